@@ -254,7 +254,7 @@ class ConcreteUniverse:
     ) -> None:
         self.num_blocks = num_blocks
         self.enable_caching = enable_caching
-        self.block_sizes = {} if block_sizes is None else dict(block_sizes)
+        self.block_sizes = {NO_KEY.group: 1, **(block_sizes or {})}
         self.null = BlockId(0)
         self.no_key = NO_KEY
         self.known_keys: dict[Key, None] = {}
