@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Generic, TypeVar
 
-from kvproof.spec import rules
-from kvproof.spec.logic import Bool, Domain, requires
+from kvproof.spec.logic import Bool, Domain
 from kvproof.spec.quantities import NO_KEY, BlockId, GroupId, Key, Slot
 from kvproof.spec.universe import Events, Index, KeySet, Map, Queue
 
@@ -277,11 +276,6 @@ class ConcreteUniverse:
             yield
         finally:
             self.blocks, self.keys, self.slots = domains
-
-    def set_block_size(self, group: GroupId, block_size: int) -> None:
-        """Fix a group's block size. Raises BlockSizeError when it has another one."""
-        known = self.block_sizes.setdefault(group, block_size)
-        requires(known == block_size, rules.ONE_BLOCK_SIZE, block_size)
 
     def below(self, bound: int) -> ConcreteDomain[int]:
         """See `Universe`."""

@@ -22,8 +22,8 @@ class OutOfBlocksError(KVCacheError, ValueError):
     """More blocks were asked for than are free."""
 
 
-class NegativeCountError(KVCacheError, ValueError):
-    """A negative number of blocks was asked for."""
+class NegativeCountError(KVCacheError, ValueError, AssertionError):
+    """A number of blocks is too small: negative, or a pool of none."""
 
 
 class UnheldBlockError(KVCacheError, AssertionError):
@@ -94,6 +94,14 @@ class Rule:
     consequence: str
 
 
+POOL_HAS_NULL = Rule(
+    "pool-has-null",
+    "a pool has at least one block, the null block",
+    "num_gpu_blocks",
+    "create the pool with one block more than you want to use",
+    NegativeCountError,
+    "there is no placeholder for skipped entries",
+)
 ENOUGH_FREE = Rule(
     "enough-free",
     "no more blocks may be taken than are free",

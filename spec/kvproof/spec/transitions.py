@@ -114,10 +114,7 @@ def publish(state: PoolState, block: BlockId, key: Key) -> None:
     BlockAlreadyHashedError when the block has a full key, ForeignKeyError when its partial
     keys are of another chain.
     """
-    _requires_publishable(state, block)
-    requires(is_full_key(state, key), rules.FULL_ON_BOUNDARY, key)
-    requires(neg(has_full_key(state, block)), rules.PUBLISH_ONCE, block)
-    requires(is_own_chain(state, block, key), rules.ONE_CHAIN, block)
+    requires_publishable(state, block, key)
 
     if state.block_hash[block] != state.universe.no_key:
         _retire_keys(state, block)
@@ -134,7 +131,7 @@ def publish_partial(state: PoolState, block: BlockId, key: Key) -> Bool:
     block, TokenCountError when the key ends on a block boundary, ForeignKeyError when the
     block's keys are of another chain.
     """
-    _requires_publishable(state, block)
+    _requires_keyable(state, block)
     requires(is_partial_key(state, key), rules.PARTIAL_INSIDE, key)
     requires(is_own_chain(state, block, key), rules.ONE_CHAIN, block)
 
@@ -205,7 +202,15 @@ def is_own_chain(state: PoolState, block: BlockId, key: Key) -> Bool:
     )
 
 
-def _requires_publishable(state: PoolState, block: BlockId) -> None:
+def requires_publishable(state: PoolState, block: BlockId, key: Key) -> None:
+    """State what `publish` requires, so that a list can be validated before any of it is done."""
+    _requires_keyable(state, block)
+    requires(is_full_key(state, key), rules.FULL_ON_BOUNDARY, key)
+    requires(neg(has_full_key(state, block)), rules.PUBLISH_ONCE, block)
+    requires(is_own_chain(state, block, key), rules.ONE_CHAIN, block)
+
+
+def _requires_keyable(state: PoolState, block: BlockId) -> None:
     requires(state.universe.enable_caching, rules.CACHING_ON, block)
     requires(block != state.universe.null, rules.REAL_BLOCK, block)
     requires(state.ref_cnt[block] > 0, rules.PUBLISH_HELD, block)

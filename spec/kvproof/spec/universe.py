@@ -151,13 +151,25 @@ class Events(Protocol):
 class Universe(Protocol):
     """The values of one reading, and the containers that hold them."""
 
-    blocks: Domain
-    keys: Domain
-    slots: Domain
     null: BlockId
     no_key: Key
     num_blocks: int
     enable_caching: Bool
+
+    @property
+    def blocks(self) -> Domain:
+        """All blocks, the null block among them."""
+        ...
+
+    @property
+    def keys(self) -> Domain:
+        """All keys."""
+        ...
+
+    @property
+    def slots(self) -> Domain:
+        """All slots."""
+        ...
 
     def below(self, bound: int) -> Domain:
         """The integers 0 .. bound - 1."""
