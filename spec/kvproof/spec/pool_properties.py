@@ -189,6 +189,15 @@ def keys_need_caching(state: PoolState) -> Bool:
     )
 
 
+def retired_are_partial(state: PoolState) -> Bool:
+    """Support: only keys that end inside the block were ever retired."""
+    u = state.universe
+    return forall(
+        (u.blocks, u.keys),
+        lambda block, key: implies(state.retired[block].has(key), neg(u.is_full(key))),
+    )
+
+
 def _state(
     name: str,
     klass: Class,
@@ -302,6 +311,7 @@ STATE_PROPERTIES: dict[str, Property] = {
 SUPPORT = {
     "longest-key-first": longest_key_first,
     "keys-need-caching": keys_need_caching,
+    "retired-are-partial": retired_are_partial,
 }
 """What the proofs need besides: facts about this specification's own representation."""
 
