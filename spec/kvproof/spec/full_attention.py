@@ -40,10 +40,6 @@ class TableUniverse(Universe, Protocol):
         """The full key of the prefix that ends with this entry's block."""
         ...
 
-    def parent(self, key: Key) -> Key:
-        """The key of the prefix that ends one block earlier, or `no_key`."""
-        ...
-
 
 class FullAttentionState(PoolState):
     """A pool whose holders are the block tables of one full-attention group."""
@@ -101,9 +97,9 @@ def free_last(state: FullAttentionState, slot: Slot) -> None:
     release(state, slot)
 
 
-def no_stranded_suffix(state: FullAttentionState) -> Bool:
+def no_stranded_suffix(state: PoolState) -> Bool:
     """A cached block's parent is cached."""
-    u = state.tables
+    u = state.universe
     return forall(
         (u.keys, u.blocks),
         lambda key, block: implies(

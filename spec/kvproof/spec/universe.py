@@ -191,6 +191,10 @@ class Universe(Protocol):
         """The group that qualifies the key."""
         ...
 
+    def parent(self, key: Key) -> Key:
+        """The key of the prefix that ends one block earlier, or `no_key`."""
+        ...
+
     def counts(self, name: str) -> Map[BlockId, int]:
         """Make a map from blocks to numbers, all 0."""
         ...

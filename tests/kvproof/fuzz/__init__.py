@@ -1,0 +1,1 @@
+"""The model-based test kit: machines, targets, judges and reports."""

@@ -12,6 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+
+class TargetBroken(Exception):
+    """The target does not keep this protocol, so nothing can be judged. One line."""
+
+
+class NotExpressible(Exception):
+    """The engine's own interface cannot be given this call; it is skipped, not judged."""
+
+
 Hash = str
 """A block hash on the wire: the tokens of the prefix, joined by dots."""
 
@@ -64,7 +73,7 @@ class RequestView:
 
 
 class PoolTarget(Protocol):
-    """A block pool under test. Raising any exception refuses a call.
+    """A block pool under test. Raising any exception but NotExpressible refuses a call.
 
     All operations but those in `operations` may be missing. Block 0 is the null block.
     """

@@ -1,0 +1,81 @@
+"""Running the state machine: so many sequences, or for so long.
+
+Hypothesis draws the sequences; nothing raises inside it, so that one campaign finds many
+defects. Shrinking works on the recorded calls (`kvproof.fuzz.shrink`): that costs a
+fraction of a second for each failure, and leaves exactly what is reported, saved and
+replayed.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis.stateful import run_state_machine_as_test
+
+from kvproof.fuzz.failure import Failure
+from kvproof.fuzz.layouts import LAYOUTS, Layout
+from kvproof.fuzz.pool_machine import PoolRules
+from kvproof.fuzz.run import Flags
+from kvproof.fuzz.session import Session
+from kvproof.fuzz.target import PoolFactory
+
+BATCH = 25
+"""Sequences that Hypothesis draws from one seed."""
+
+CALLS = 40
+"""Rules in a sequence, at most."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a campaign ends: after so many seconds, or after so many sequences."""
+
+    seconds: float | None = None
+    examples: int | None = None
+
+
+def run_campaign(
+    factory: PoolFactory,
+    target: str,
+    flags: Flags,
+    limits: Limits,
+    layouts: Sequence[Layout] = tuple(LAYOUTS.values()),
+    known: Sequence[str] = (),
+    seed: int = 0,
+    on_failure: Callable[[Failure], None] = lambda failure: None,
+    on_progress: Callable[[Session], None] = lambda session: None,
+) -> Session:
+    """Fuzz a target and return the session, with its failures and counts.
+
+    The same seed gives the same sequences; `limits.seconds` only cuts them off.
+    """
+    deadline = None if limits.seconds is None else monotonic() + limits.seconds
+    session = Session(factory, target, flags, layouts, known, seed, deadline, on_failure)
+    logging.getLogger("kvproof").setLevel(logging.ERROR)  # refused resets are routine here
+    batch = 0
+    while not session.stopped and (limits.examples is None or session.runs < limits.examples):
+        wanted = BATCH if limits.examples is None else min(BATCH, limits.examples - session.runs)
+        _run_batch(session, f"{seed}:{batch}", wanted)
+        batch += 1
+        on_progress(session)
+    return session
+
+
+def _run_batch(session: Session, seed: str, examples: int) -> None:
+    session.begin_batch()
+    machine = hypothesis_seed(seed)(type("Pool", (PoolRules,), {"session": session}))
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=CALLS,
+            phases=[Phase.generate],
+            database=None,
+            deadline=None,
+            verbosity=Verbosity.quiet,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,89 @@
+"""A failure: a property broken by a short sequence of calls, and how to tell it from others."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvproof.fuzz.calls import Call
+from kvproof.fuzz.judge import Finding
+from kvproof.fuzz.run import PROPERTIES, Flags, Verdict
+from kvproof.fuzz.target import PoolConfig
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What makes two failures distinct: the property, the operation, the branch path of the
+    specification (for a call that breaks a rule, the rule), and features of the layout.
+    """
+
+    property: str
+    operation: str
+    path: frozenset[str]
+    features: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        parts = [self.property, self.operation, "+".join(sorted(self.path))]
+        return ":".join([*parts, "+".join(sorted(self.features))]).rstrip(":")
+
+
+def signature(verdict: Verdict, config: PoolConfig) -> Signature:
+    """Return the signature of a verdict that has a finding."""
+    assert verdict.finding is not None
+    broken = verdict.rule
+    return Signature(
+        verdict.finding.property,
+        verdict.call.name,
+        frozenset({broken.name}) if broken is not None else verdict.branches,
+        frozenset() if config.enable_caching else frozenset({"caching-off"}),
+    )
+
+
+@dataclass
+class Failure:
+    """One distinct failure, shrunk. `calls` end with the one that breaks the property."""
+
+    signature: str
+    finding: Finding
+    layout: str
+    config: PoolConfig
+    flags: Flags
+    calls: list[Call]
+    target: str
+    seed: int
+    protocol: bool = False
+    seen: int = 1
+    file: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def property(self) -> str:
+        """The name of the broken property."""
+        return self.finding.property
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the failure as a replay file holds it (see docs/replay-format.md)."""
+        config = self.config
+        return {
+            "kvproof": "pool-failure",
+            "format": 1,
+            "signature": self.signature,
+            "property": self.property,
+            "class": PROPERTIES[self.property].klass.value,
+            "says": PROPERTIES[self.property].says,
+            "consequence": PROPERTIES[self.property].consequence.value,
+            "finding": self.finding.says,
+            "expected": self.finding.expected,
+            "actual": self.finding.actual,
+            "target": self.target,
+            "seed": self.seed,
+            "layout": self.layout,
+            "protocol": self.protocol,
+            "flags": {"policy": self.flags.policy, "misuse": self.flags.misuse},
+            "pool": {
+                "num_gpu_blocks": config.num_gpu_blocks,
+                "enable_caching": config.enable_caching,
+                "hash_block_size": config.hash_block_size,
+                "block_sizes": {str(g): size for g, size in config.block_sizes.items()},
+                "enable_kv_cache_events": config.enable_kv_cache_events,
+            },
+            "operations": [call.as_json() for call in self.calls],
+        }

@@ -1,0 +1,172 @@
+"""Making a failure short, by leaving calls out and making their arguments smaller.
+
+Block ids in a recorded sequence depend on all calls before. So a sequence is first made
+relative: an id becomes 'the second block of that allocation'. A call that is left out takes
+the mentions of its blocks with it, and what remains is still a sensible sequence. Every
+candidate is judged again from a fresh pool, and kept only when it breaks the same property
+in the same operation.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvproof.fuzz.calls import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A block by its origin: the answer to the `allocation`-th get_new_blocks, and the
+    position in it.
+    """
+
+    allocation: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call whose block ids are relative. `allocation` numbers the get_new_blocks calls."""
+
+    call: Call
+    allocation: int | None = None
+
+
+Answer = Callable[[Call], Any]
+"""Makes a call on a fresh run, and returns the target's answer (None when it raised)."""
+
+
+def relative(calls: Sequence[Call], answers: Sequence[Any]) -> list[Step]:
+    """Make a recorded sequence relative. `answers` are what the target returned."""
+    origin: dict[int, Handed] = {}
+    steps = []
+    for number, (call, answer) in enumerate(zip(calls, answers, strict=True)):
+        args = dict(call.args)
+        if "blocks" in args:
+            args["blocks"] = [origin.get(block, block) for block in args["blocks"]]
+        if "block" in args:
+            args["block"] = origin.get(args["block"], args["block"])
+        is_new = call.name == "get_new_blocks"
+        steps.append(Step(Call(call.name, args), number if is_new else None))
+        if is_new and isinstance(answer, list):
+            for position, block in enumerate(answer):
+                origin[block] = Handed(number, position)
+    return steps
+
+
+def absolute(step: Step, handed: dict[Handed, int]) -> Call | None:
+    """Give the call its ids, or None when a block that it needs was never handed out."""
+    args = dict(step.call.args)
+    if "block" in args and isinstance(args["block"], Handed):
+        if args["block"] not in handed:
+            return None
+        args["block"] = handed[args["block"]]
+    if "blocks" in args:
+        named = args["blocks"]
+        found = [handed.get(block) if isinstance(block, Handed) else block for block in named]
+        if step.call.name == "cache_full_blocks":
+            # positions matter here: an entry that is gone becomes a null entry
+            args["blocks"] = [0 if block is None else block for block in found]
+        else:
+            args["blocks"] = [block for block in found if block is not None]
+            if named and not args["blocks"]:
+                return None
+    return Call(step.call.name, args)
+
+
+def shrink(
+    steps: list[Step], fails: Callable[[list[Step]], bool], budget: int = 4000
+) -> list[Step]:
+    """Return a short sequence for which `fails` holds; it holds for `steps`.
+
+    At most `budget` candidates are tried.
+    """
+    tried = 0
+
+    def attempt(candidate: list[Step]) -> bool:
+        nonlocal tried
+        tried += 1
+        return tried <= budget and fails(candidate)
+
+    shorter = True
+    while shorter and tried <= budget:
+        before = steps
+        steps = _leave_out(steps, attempt)
+        steps = _make_smaller(steps, attempt)
+        shorter = steps != before
+    return steps
+
+
+def _leave_out(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    size = max(len(steps) // 2, 1)
+    while size:
+        start = 0
+        while start < len(steps):
+            candidate = steps[:start] + steps[start + size :]
+            if candidate and attempt(candidate):
+                steps = candidate
+            else:
+                start += size
+        size //= 2
+    return steps
+
+
+def _make_smaller(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    position = 0
+    while position < len(steps):
+        for call in _smaller(steps[position].call):
+            step = Step(call, steps[position].allocation)
+            candidate = [*steps[:position], step, *steps[position + 1 :]]
+            if attempt(candidate):
+                steps = candidate
+                break
+        else:
+            position += 1
+    return steps
+
+
+def _smaller(call: Call) -> Iterator[Call]:
+    args = call.args
+
+    def other(**changes: Any) -> Call:
+        return Call(call.name, {**args, **changes})
+
+    if call.name == "get_new_blocks":
+        for count in range(min(args["num_blocks"], 8)):
+            yield other(num_blocks=count)
+        if args["num_blocks"] > 8:
+            yield other(num_blocks=args["num_blocks"] // 2)
+            yield other(num_blocks=args["num_blocks"] - 1)
+        if args["num_blocks"] < -1:
+            yield other(num_blocks=-1)
+    elif call.name == "cache_full_blocks":
+        yield from _smaller_range(args, other)
+    elif "blocks" in args:
+        for index in range(len(args["blocks"])):
+            yield other(blocks=args["blocks"][:index] + args["blocks"][index + 1 :])
+    if args.get("groups") and len(args["groups"]) > 1:
+        for index in range(len(args["groups"])):
+            yield other(groups=args["groups"][:index] + args["groups"][index + 1 :])
+
+
+def _smaller_range(args: dict[str, Any], other: Callable[..., Call]) -> Iterator[Call]:
+    first, last, mask = args["num_cached_blocks"], args["num_full_blocks"], args["block_mask"]
+    if last - first > 1:
+        yield other(num_full_blocks=last - 1, block_mask=mask and mask[:-1])
+        yield other(num_cached_blocks=first + 1, block_mask=mask and mask[1:])
+    if first > 0:
+        # the same blocks at the front of a shorter table
+        blocks = args["blocks"][first:]
+        yield other(blocks=blocks, num_cached_blocks=0, num_full_blocks=last - first)
+    if mask is not None and all(mask):
+        yield other(block_mask=None)
+    if len(args["blocks"]) > max(last, 0):
+        yield other(blocks=args["blocks"][:last])
+    tokens = args["request"]["tokens"]
+    needed = max(last, 0) * args["block_size"]
+    if len(tokens) > needed:
+        yield other(request={"tokens": tokens[:needed]})
+    for index in range(max(first, 0), min(last, len(args["blocks"]))):
+        if args["blocks"][index] != 0:
+            fewer = [*args["blocks"][:index], 0, *args["blocks"][index + 1 :]]
+            yield other(blocks=fewer)

@@ -1,0 +1,118 @@
+"""Finding a target by its name on the command line.
+
+| name | what it is |
+| --- | --- |
+| `impl` | our own implementation |
+| `defect:NAME` | our own implementation with one seeded defect (`kvproof.fuzz.defects`) |
+| `vllm` | the real pool of whatever vLLM is installed |
+| `module:factory` | a `PoolFactory` of yours, importable from the current folder |
+| `exec:COMMAND` | a program that speaks JSON lines (docs/your-own-pool.md) |
+"""
+
+import importlib
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvproof.fuzz import impl_target, vllm_target
+from kvproof.fuzz.defects import DEFECTS, load_defect
+from kvproof.fuzz.exec_target import ExecTarget
+from kvproof.fuzz.target import PoolConfig, PoolFactory
+from kvproof.fuzz.vllm_script import engine_script
+from kvproof.fuzz.vllm_target import VllmUnavailable
+
+
+class TargetError(Exception):
+    """A target's name cannot be made into a target. The message is one line."""
+
+
+@dataclass
+class Target:
+    """A target that was found: its name, its factory, one line about it, and how to end it."""
+
+    name: str
+    factory: PoolFactory
+    about: str
+    script: Callable[..., str] | None = None
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+def resolve(name: str) -> Target:
+    """Find a target. Raises TargetError, saying what to do."""
+    kind, _, rest = name.partition(":")
+    if name == "impl":
+        return _checked(Target(name, impl_target.factory, "kvproof's own pool, plain Python"))
+    if kind == "defect":
+        return _defect(name, rest)
+    if name == "vllm":
+        return _vllm(name)
+    if kind == "exec":
+        return _exec(name, rest)
+    if kind and rest:
+        return _checked(Target(name, _import(kind, rest), f"{rest} of {kind}"))
+    raise TargetError(
+        f"unknown target {name!r}: use impl, defect:NAME, vllm, module:factory or exec:COMMAND"
+    )
+
+
+def _defect(name: str, defect: str) -> Target:
+    if defect not in DEFECTS:
+        raise TargetError(f"unknown defect {defect!r}; known: {', '.join(sorted(DEFECTS))}")
+    about = f"kvproof's own pool with a seeded defect: {DEFECTS[defect].says}"
+    return Target(name, load_defect(defect), about)
+
+
+def _vllm(name: str) -> Target:
+    try:
+        about = f"vLLM {vllm_target.version()}, its own BlockPool"
+    except VllmUnavailable as error:
+        raise TargetError(str(error)) from None
+    return _checked(Target(name, vllm_target.factory, about, engine_script))
+
+
+def _exec(name: str, command: str) -> Target:
+    if not shlex.split(command):
+        raise TargetError("exec: needs a command, such as exec:./my_pool")
+    program = ExecTarget(shlex.split(command))
+    target = Target(name, program.start, f"the program {command}", close=program.close)
+    return _checked(target)
+
+
+def _import(module: str, attribute: str) -> PoolFactory:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise TargetError(f"cannot import {module!r}: {error}") from None
+    except Exception as error:  # anything may go wrong in a user's module
+        raise TargetError(f"importing {module!r} raised {type(error).__name__}: {error}") from None
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise TargetError(f"module {module!r} has no {attribute!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise TargetError(f"{module}:{attribute} is no factory: it cannot be called")
+    factory: PoolFactory = found
+    return factory
+
+
+def _checked(target: Target) -> Target:
+    """Build a pool once, so that a target that cannot work is refused in one line."""
+    try:
+        pool = target.factory(PoolConfig(num_gpu_blocks=4))
+        operations = pool.operations
+        pool.observe()
+    except Exception as error:
+        target.close()
+        says = str(error).splitlines()[0] if str(error) else "no message"
+        raise TargetError(
+            f"the target {target.name} does not start: {type(error).__name__}: {says}"
+        ) from None
+    missing = [name for name in operations if not hasattr(pool, name)]
+    if missing or not operations:
+        target.close()
+        raise TargetError(f"the target {target.name} lists operations it lacks: {missing}")
+    return target
