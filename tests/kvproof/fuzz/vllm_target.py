@@ -17,7 +17,7 @@ from kvproof.fuzz.target import (
 )
 from kvproof.fuzz.vllm_release import Release, VllmUnavailable, installed
 
-__all__ = ["VllmPool", "VllmUnavailable", "factory"]
+__all__ = ["VllmPool", "VllmUnavailable", "factory", "version"]
 
 
 class Hashing:
@@ -291,3 +291,8 @@ class VllmPool:
 def factory(config: PoolConfig) -> VllmPool:
     """Build a pool of the installed vLLM. Raises VllmUnavailable."""
     return VllmPool(config)
+
+
+def version() -> str:
+    """Return the installed vLLM's version. Raises VllmUnavailable."""
+    return installed().version
