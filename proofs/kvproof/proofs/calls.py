@@ -80,3 +80,7 @@ TABLE_CALLS = (
     Call("lookup", ("key",), "result", result=BLOCK),
 )
 """What a full-attention manager does with it."""
+
+
+CALLS = {call.name: call for call in (*TABLE_CALLS, *POOL_CALLS)}
+"""All calls by name."""

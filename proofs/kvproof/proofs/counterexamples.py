@@ -142,7 +142,7 @@ def _shape(world: World) -> list[Any]:
     state, scope = world.state(), world.reading.scope
     assert scope is not None
     found = [state.num_free_blocks >= -1, state.num_free_blocks <= scope.num_blocks]
-    for element in world.reading.elements["Block"]:  # type: ignore[attr-defined]
+    for element in world.reading.elements["Block"]:
         block = Term(element)
         found += [state.ref_cnt[block] >= -1, state.ref_cnt[block] <= scope.num_slots]
     return [lift(part) for part in found]

@@ -18,7 +18,8 @@ def effects_exact(run: Run) -> Bool:
     """The transition does what it says, and nothing else."""
     if run.answer.refused:
         return True
-    return _EFFECTS[run.call.name](run)
+    holds: Bool = _EFFECTS[run.call.name](run)
+    return holds
 
 
 def _change(

@@ -1,6 +1,6 @@
 """Every way through every transition, from an arbitrary state that satisfies the invariant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,7 +59,8 @@ class World:
         specification: Specification,
         reading: Reading,
         tables: bool = False,
-        more: dict[str, Statement] | None = None,
+        more: Mapping[str, Statement] | None = None,
+        lemmas: Mapping[str, Statement] = LEMMAS,
     ) -> None:
         self.specification = specification
         self.reading = reading
@@ -69,7 +70,8 @@ class World:
             name: statement
             for name, statement in specification.pool_properties.INVARIANT.items()
             if name not in COROLLARIES
-        } | (more or {})
+        } | dict(more or {})
+        self.lemmas = lemmas
         self._runs: dict[tuple[str, ...], list[Run]] = {}
 
     def state(self, prefix: str = "") -> Any:
@@ -82,7 +84,7 @@ class World:
     @cached_property
     def known(self) -> list[Any]:
         """What is known of the state before a transition: the premises and what follows."""
-        lemmas = [lift(lemma(self.state())) for lemma in LEMMAS.values()]
+        lemmas = [lift(lemma(self.state())) for lemma in self.lemmas.values()]
         return self.premises + lemmas
 
     @cached_property

@@ -18,7 +18,8 @@ from kvproof.proofs.counterexamples import (
     falsifying_state,
 )
 from kvproof.proofs.exploration import Run, Statement, World
-from kvproof.proofs.protocol import PROTOCOL_INVARIANT
+from kvproof.proofs.lemmas import LEMMAS
+from kvproof.proofs.protocol import PROTOCOL_INVARIANT, PROTOCOL_LEMMAS
 from kvproof.proofs.readings import SCOPES, TABLE_SCOPES, BoundedReading, Reading, Scope
 from kvproof.proofs.snapshots import Snapshot
 from kvproof.proofs.solvers import Bundle, model_of
@@ -43,7 +44,8 @@ class Laboratory:
     @cached_property
     def tables(self) -> World:
         """Any pool that a full-attention manager uses."""
-        return World(self.specification, Reading(), True, PROTOCOL_INVARIANT)
+        lemmas = LEMMAS | PROTOCOL_LEMMAS
+        return World(self.specification, Reading(), True, PROTOCOL_INVARIANT, lemmas)
 
     def world(self, tables: bool) -> World:
         """Return one of the two."""

@@ -22,6 +22,20 @@ def used_has_holder(state: Any) -> Bool:
     return forall(u.blocks, holds)
 
 
+def only_holder_is_first(state: Any) -> Bool:
+    """The only holder of a block is its first."""
+    u = state.universe
+
+    def holds(slot: Any) -> Any:
+        block = state.table[slot]
+        return implies(
+            state.held[slot] & (block != u.null) & (state.ref_cnt[block] == 1),
+            state.holder[block, 0] == slot,
+        )
+
+    return forall(u.slots, holds)
+
+
 def own_key_lists(state: Any) -> Bool:
     """A block that has a key is listed under it."""
     u = state.universe
@@ -30,6 +44,17 @@ def own_key_lists(state: Any) -> Bool:
         lambda block: implies(
             state.block_hash[block] != u.no_key,
             state.cached.contain(state.block_hash[block], block),
+        ),
+    )
+
+
+def listed_has_key(state: Any) -> Bool:
+    """A block that is listed has a key of its own."""
+    u = state.universe
+    return forall(
+        (u.keys, u.blocks),
+        lambda key, block: implies(
+            state.cached.contain(key, block), state.block_hash[block] != u.no_key
         ),
     )
 
@@ -48,6 +73,8 @@ def used_if_not_all_free(state: Any) -> Bool:
 
 LEMMAS = {
     "used-has-holder": used_has_holder,
+    "only-holder-is-first": only_holder_is_first,
     "own-key-lists": own_key_lists,
+    "listed-has-key": listed_has_key,
     "used-if-not-all-free": used_if_not_all_free,
 }

@@ -6,6 +6,7 @@ use carries its entry's key or none, and the parent of a queued block is in use 
 behind it in the queue, so that it is evicted later. From that the property follows.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from kvproof.spec.logic import Bool, exists, forall, implies, neg
@@ -114,7 +115,7 @@ def parents_in_use(state: Any) -> Bool:
     return forall((u.keys, u.blocks), holds)
 
 
-PROTOCOL_INVARIANT = {
+PROTOCOL_INVARIANT: dict[str, Callable[[Any], Any]] = {
     "no-partial-keys": no_partial_keys,
     "entries-are-real": entries_are_real,
     "tables-have-no-gap": tables_have_no_gap,
@@ -125,3 +126,6 @@ PROTOCOL_INVARIANT = {
     "parents-are-evicted-later": parents_are_evicted_later,
 }
 """What the protocol's transitions keep, besides the pool's invariant."""
+
+PROTOCOL_LEMMAS: dict[str, Callable[[Any], Any]] = {"parents-in-use": parents_in_use}
+"""What follows from it."""

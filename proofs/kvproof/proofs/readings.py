@@ -6,10 +6,10 @@ elements, and `forall` is spelled out. A solver decides everything there, and a 
 small concrete state; but nothing is proved.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import z3
 
@@ -33,8 +33,11 @@ class Reading:
     """The unbounded reading."""
 
     scope: Scope | None = None
+    elements: dict[str, list[Any]]
+    """The elements of each sort, when they have names."""
 
     def __init__(self) -> None:
+        self.elements = {}
         self.sorts = {name: z3.DeclareSort(name) for name in (BLOCK, KEY, SLOT)}
         self.sorts |= {INT: z3.IntSort(), BOOL: z3.BoolSort()}
         self._depth = 0
@@ -58,15 +61,7 @@ class Reading:
             expr = lift(body(*map(Term, names)))
         finally:
             self._depth -= len(names)
-        guards = conjunction(
-            guard
-            for domain, name in zip(domains, names, strict=True)
-            for guard in domain.guards(name)
-        )
-        if universal:
-            matrix = disjunction((negation(guards), expr))
-        else:
-            matrix = conjunction((guards, expr))
+        matrix = _guarded(universal, domains, names, expr)
         if z3.is_true(matrix) or z3.is_false(matrix):
             return Term(matrix)
         return Term((z3.ForAll if universal else z3.Exists)(names, matrix))
@@ -75,14 +70,13 @@ class Reading:
 class BoundedReading(Reading):
     """The bounded reading in a scope."""
 
-    _enumerations: dict[tuple[str, int], tuple[Any, list[Any]]] = {}
+    _enumerations: ClassVar[dict[tuple[str, int], tuple[Any, list[Any]]]] = {}
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
         self.scope: Scope = scope
-        self.elements: dict[str, list[Any]] = {
-            INT: [z3.IntVal(i) for i in range(max(scope.num_blocks, scope.num_slots) + 3)]
-        }
+        numbers = range(max(scope.num_blocks, scope.num_slots) + 3)
+        self.elements[INT] = [z3.IntVal(number) for number in numbers]
         sizes = ((BLOCK, scope.num_blocks), (KEY, len(scope.keys)), (SLOT, scope.num_slots))
         for name, size in sizes:
             self.sorts[name], self.elements[name] = self._enumeration(name, size)
@@ -93,18 +87,8 @@ class BoundedReading(Reading):
         """Spell out `forall` or `exists`."""
         parts = []
         for values in product(*(self.elements[domain.sort] for domain in domains)):
-            guards = conjunction(
-                guard
-                for domain, value in zip(domains, values, strict=True)
-                for guard in domain.guards(value)
-            )
-            if z3.is_false(guards):
-                continue
             expr = lift(body(*map(Term, values)))
-            if universal:
-                parts.append(disjunction((negation(guards), expr)))
-            else:
-                parts.append(conjunction((guards, expr)))
+            parts.append(_guarded(universal, domains, values, expr))
         return Term(conjunction(parts) if universal else disjunction(parts))
 
     @classmethod
@@ -138,6 +122,20 @@ class SymbolicDomain:
         return self.reading.quantify(False, (self, *others), body)
 
 
+def _guarded(
+    universal: bool, domains: tuple[SymbolicDomain, ...], values: Sequence[Any], expr: Any
+) -> Any:
+    """Restrict a quantifier's body to values that are in the domains."""
+    guards = conjunction(
+        guard
+        for domain, value in zip(domains, values, strict=True)
+        for guard in domain.guards(value)
+    )
+    if universal:
+        return disjunction((negation(guards), expr))
+    return conjunction((guards, expr))
+
+
 def _chain(*tokens: int, group: int = 0) -> Key:
     return Key(tuple(tokens), GroupId(group))  # type: ignore[arg-type]
 
@@ -155,6 +153,7 @@ SCOPES = (
 others, partial and full, in one block and in the next, in two groups."""
 
 TABLE_SCOPES = (
+    Scope(2, 2, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
     Scope(3, 2, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
     Scope(4, 3, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
     Scope(4, 3, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0), _chain(0, 0, 1, 1)), _TWO),

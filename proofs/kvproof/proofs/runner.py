@@ -4,20 +4,21 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from multiprocessing import get_context
 
-from kvproof.proofs.calls import POOL_CALLS, TABLE_CALLS, Call
+from kvproof.proofs.calls import CALLS, Call
 from kvproof.proofs.counterexamples import INITIAL, Counterexample, completed, observe
 from kvproof.proofs.exploration import Run
 from kvproof.proofs.induction import Laboratory, broken_by
 from kvproof.proofs.paths import Exploded
+from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.solvers import UNKNOWN, UNSAT, Bundle, cvc5_answers, z3_answers
 from kvproof.proofs.specification import Edit, Specification
+from kvproof.proofs.stranded import ProtocolNeeded
 from kvproof.proofs.theorems import Theorem, theorems
 
 SOLVERS = ("z3", "cvc5")
-CALLS = {call.name: call for call in (*POOL_CALLS, *TABLE_CALLS, Call(INITIAL, ()))}
+KNOWN_CALLS = {**CALLS, INITIAL: Call(INITIAL, ())}
 
 
 @dataclass(frozen=True)
@@ -130,21 +131,28 @@ def replay(
     )
     specification = specification or Specification()
     proof = _find(found.theorem, specification).proof
+    if isinstance(proof, Reachability):
+        raise ValueError(f"{found.theorem} has no counterexamples to replay")
     operations = [one for one in found.operations if one["call"] != INITIAL]
-    run = observe(specification, operations, found.before, CALLS)
+    run = observe(specification, operations, found.before, KNOWN_CALLS)
     if len(operations) < len(found.operations):
-        run = Run(specification, CALLS[INITIAL], run.before, run.after, run.answer)
+        run = Run(specification, KNOWN_CALLS[INITIAL], run.before, run.after, run.answer)
     return completed(found, run, broken_by(run), proof.holds(run))
 
 
 def _attempt(
     theorem: Theorem, solvers: tuple[str, ...], timeout_s: float, seeds: int, laboratory: Laboratory
 ) -> Verdict:
-    complaints = theorem.proof.complaints(laboratory)
+    proof = theorem.proof
+    if isinstance(proof, ProtocolNeeded):
+        return _shown(theorem, proof, laboratory)
+    if isinstance(proof, Reachability):
+        return _reached(theorem, proof, laboratory)
+    complaints = proof.complaints(laboratory)
     if complaints:
         return Verdict(theorem.name, "error", 0, detail=[f"vacuous: {one}" for one in complaints])
     conditions = kept = 0
-    for bundle in theorem.proof.bundles(laboratory):
+    for bundle in proof.bundles(laboratory):
         conditions += len(bundle.goals)
         kept += bundle.kept
         failure = _first_failure(bundle, solvers, timeout_s, seeds)
@@ -165,9 +173,10 @@ def _first_failure(bundle: Bundle, solvers: tuple[str, ...], timeout_s: float, s
     if "cvc5" in solvers:
         answers["cvc5"] = cvc5_answers(bundle, timeout_s)
     for name, found in answers.items():
-        for (says, _), answer in zip_longest(bundle.goals, found, fillvalue=UNKNOWN):
+        for place, (says, _) in enumerate(bundle.goals):
+            answer = next(found, UNKNOWN)
             if answer != UNSAT:
-                return f"{bundle.label}: {name} says {answer} ({says})"
+                return f"{bundle.label}: {name} says {answer} ({says}, part {place + 1})"
     return ""
 
 
@@ -179,6 +188,7 @@ def _refuted(
     kept: int,
     laboratory: Laboratory,
 ) -> Verdict:
+    assert not isinstance(theorem.proof, ProtocolNeeded | Reachability)
     lost = 0
     for operations, before in theorem.proof.candidates(laboratory, bundle.label):
         candidate = Counterexample(theorem.name, theorem.says, theorem.where, operations, before)
@@ -190,6 +200,30 @@ def _refuted(
         detail = [failure, f"{lost} counterexamples do not replay: the prover is wrong"]
         return Verdict(theorem.name, "error", 0, conditions, kept, detail)
     return Verdict(theorem.name, "unknown", 0, conditions, kept, [failure])
+
+
+def _shown(theorem: Theorem, proof: ProtocolNeeded, laboratory: Laboratory) -> Verdict:
+    """Judge a theorem that consists of counterexamples to a bolder one."""
+    detail = []
+    found: Counterexample | None = None
+    for says, examples in proof.shown(laboratory):
+        found = None
+        for operations, before in examples:
+            made = Counterexample(theorem.name, says, theorem.where, operations, before)
+            found = replay(made, laboratory.specification)
+            break
+        if found is None or not found.replayed:
+            detail.append(f"no counterexample that replays: {says}")
+            return Verdict(theorem.name, "unknown", 0, len(detail), detail=detail)
+        detail.append(f"{says}: {[operation['call'] for operation in found.operations]}")
+    return Verdict(theorem.name, "proved", 0, len(detail), detail=detail, counterexample=found)
+
+
+def _reached(theorem: Theorem, proof: Reachability, laboratory: Laboratory) -> Verdict:
+    findings = list(proof.findings(laboratory))
+    wrong = [f"vacuous: {says}" for _, says in findings if says]
+    status = "error" if wrong else "proved"
+    return Verdict(theorem.name, status, 0, len(findings), detail=wrong)
 
 
 def _find(name: str, specification: Specification) -> Theorem:

@@ -70,10 +70,8 @@ class Decoder:
             return [text for text, key in real.items() if self.value(predicate(key))]
 
         def in_order(member: Callable[[Any], Any], stamp: Callable[[Any], Any]) -> list[int]:
-            found = [
-                (self.value(stamp(b)), i) for i, b in enumerate(blocks) if self.value(member(b))
-            ]
-            return [i for _, i in sorted(found)]
+            found = [i for i, b in enumerate(blocks) if self.value(member(b))]
+            return sorted(found, key=lambda i: int(self.value(stamp(blocks[i]))))
 
         counts = range(len(slots) + 3)
         snapshot: Snapshot = {

@@ -59,7 +59,7 @@ def cvc5_answers(bundle: Bundle, timeout_s: float) -> Iterator[str]:
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, smt_lib(bundle), bundle.label)
     symbols = parser.getSymbolManager()
     while not (command := parser.nextCommand()).isNull():
-        answer = command.invoke(solver, symbols).strip()
+        answer = str(command.invoke(solver, symbols)).strip()
         if str(command).startswith("(check-sat"):
             yield answer if answer in (UNSAT, SAT) else UNKNOWN
 

@@ -98,12 +98,11 @@ class _EditedSource(MetaPathFinder, Loader):
 
 @contextmanager
 def _edited(edits: tuple[Edit, ...]) -> Iterator[None]:
-    import kvproof
-
     files = {}
     for name in (_PACKAGE, *(f"{_PACKAGE}.{module}" for module in _MODULES)):
         found = find_spec(name)
-        assert found is not None and found.origin is not None
+        if found is None or found.origin is None:
+            raise EditError(f"{name} has no source file")
         files[name] = Path(found.origin)
     importlib.import_module(_PACKAGE)
     own = {name: module for name, module in sys.modules.items() if _is_spec(name)}
@@ -118,7 +117,7 @@ def _edited(edits: tuple[Edit, ...]) -> Iterator[None]:
         for name in [name for name in sys.modules if _is_spec(name)]:
             del sys.modules[name]
         sys.modules.update(own)
-        kvproof.spec = own[_PACKAGE]  # type: ignore[attr-defined]
+        sys.modules["kvproof"].spec = own[_PACKAGE]  # type: ignore[attr-defined]
 
 
 def _is_spec(name: str) -> bool:

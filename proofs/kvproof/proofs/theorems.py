@@ -16,7 +16,10 @@ from kvproof.proofs.induction import Corollary, Induction, Proof
 from kvproof.proofs.lemmas import LEMMAS
 from kvproof.proofs.lists import FoldOfReleases
 from kvproof.proofs.misuse import misuses_of
+from kvproof.proofs.protocol import PROTOCOL_LEMMAS
+from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.specification import Specification
+from kvproof.proofs.stranded import NoStrandedSuffix, ProtocolNeeded
 from kvproof.spec.logic import neg
 
 
@@ -29,7 +32,7 @@ class Theorem:
     property: str
     core: bool
     where: str
-    proof: Proof
+    proof: Proof | ProtocolNeeded | Reachability
 
 
 def theorems(specification: Specification | None = None) -> list[Theorem]:
@@ -49,6 +52,16 @@ def theorems(specification: Specification | None = None) -> list[Theorem]:
             False,
             place_of(FoldOfReleases.bundles),
             FoldOfReleases(),
+        ),
+        *_table_theorems(spec),
+        Theorem(
+            "not-vacuous",
+            "every path of every transition is taken from some state of the invariant, or is"
+            " listed with the reason why not; a new pool is initial",
+            "not-vacuous",
+            False,
+            place_of(Reachability.findings),
+            Reachability(),
         ),
     ]
 
@@ -123,6 +136,39 @@ def _call_theorems() -> list[Theorem]:
             False,
             place_of(effects_exact),
             Induction(effects_exact, trivial=lambda call, refused: refused),
+        ),
+    ]
+
+
+def _table_theorems(spec: Specification) -> list[Theorem]:
+    statement = spec.full_attention.no_stranded_suffix
+    needed = "each rule of the full-attention protocol is needed: without it a suffix is stranded"
+    return [
+        Theorem(
+            name,
+            f"in every state of a full-attention manager's pool, {_sentence(lemma)}",
+            "no-stranded-suffix",
+            False,
+            place_of(lemma),
+            Corollary(lemma, tables=True, is_lemma=True),
+        )
+        for name, lemma in PROTOCOL_LEMMAS.items()
+    ] + [
+        Theorem(
+            "no-stranded-suffix",
+            "in every state that a full-attention manager reaches, " + _sentence(statement),
+            "no-stranded-suffix",
+            False,
+            place_of(statement),
+            NoStrandedSuffix(spec),
+        ),
+        Theorem(
+            "protocol-needed",
+            needed,
+            "no-stranded-suffix",
+            False,
+            place_of(statement),
+            ProtocolNeeded(spec),
         ),
     ]
 
