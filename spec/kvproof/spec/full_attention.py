@@ -17,7 +17,7 @@ Source: vLLM 0.25.1, single_type_kv_cache_manager.py, `FullAttentionManager` and
 from typing import Protocol
 
 from kvproof.spec import rules
-from kvproof.spec.logic import Bool, exists, forall, implies, neg, requires
+from kvproof.spec.logic import Bool, forall, implies, neg, requires
 from kvproof.spec.properties import Class, Consequence, Kind, Property
 from kvproof.spec.quantities import BlockId, Key, Slot
 from kvproof.spec.state import PoolState
@@ -101,10 +101,10 @@ def no_stranded_suffix(state: PoolState) -> Bool:
     """A cached block's parent is cached."""
     u = state.universe
     return forall(
-        (u.keys, u.blocks),
-        lambda key, block: implies(
-            state.cached.contain(key, block) & (u.parent(key) != u.no_key),
-            exists(u.blocks, lambda parent: state.cached.contain(u.parent(key), parent)),
+        u.keys,
+        lambda key: implies(
+            state.cached.lists(key) & (u.parent(key) != u.no_key),
+            state.cached.lists(u.parent(key)),
         ),
     )
 

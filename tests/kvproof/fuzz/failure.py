@@ -12,7 +12,8 @@ from kvproof.fuzz.target import PoolConfig
 @dataclass(frozen=True)
 class Signature:
     """What makes two failures distinct: the property, the operation, the branch path of the
-    specification (for a call that breaks a rule, the rule), and features of the layout.
+    specification, and features of the layout; for a call that breaks a rule, the rule, and whether the call
+    was accepted or refused half-done.
     """
 
     property: str
@@ -28,13 +29,12 @@ class Signature:
 def signature(verdict: Verdict, config: PoolConfig) -> Signature:
     """Return the signature of a verdict that has a finding."""
     assert verdict.finding is not None
-    broken = verdict.rule
-    return Signature(
-        verdict.finding.property,
-        verdict.call.name,
-        frozenset({broken.name}) if broken is not None else verdict.branches,
-        frozenset() if config.enable_caching else frozenset({"caching-off"}),
-    )
+    name, operation = verdict.finding.property, verdict.call.name
+    if verdict.rule is not None:
+        done = "half-done" if verdict.answer.refused else "accepted"
+        return Signature(name, operation, frozenset({verdict.rule.name, done}))
+    features = frozenset() if config.enable_caching else frozenset({"caching-off"})
+    return Signature(name, operation, verdict.branches, features)
 
 
 @dataclass

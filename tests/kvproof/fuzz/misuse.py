@@ -5,60 +5,57 @@ as legal calls: the model says which rule is broken.
 """
 
 from collections.abc import Callable
-from typing import Any
-
-from hypothesis import strategies as st
 
 from kvproof.fuzz.calls import Call
 from kvproof.fuzz.layouts import Layout
+from kvproof.fuzz.picks import Pick
 from kvproof.fuzz.run import Run
 from kvproof.spec.quantities import NO_KEY, BlockId, GroupId
 from kvproof.spec.transitions import has_full_key, is_readable
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-Misuse = Callable[[Run, Layout, tuple[int, ...], Draw], Call | None]
+Misuse = Callable[[Run, Layout, tuple[int, ...], Pick], Call | None]
 
 
-def free_twice(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call:
+def free_twice(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Release a block once more than it is held; other releases may stand before it."""
-    block = draw(st.integers(1, run.config.num_gpu_blocks - 1))
+    block = pick.number(1, run.config.num_gpu_blocks - 1)
     others = [b for b, count in enumerate(run.ledger.held) if b != block and count > 0]
-    first = draw(st.lists(st.sampled_from(others), max_size=1)) if others else []
+    first = pick.some(others, 0, 1) if others else []
     return Call("free_blocks", {"blocks": first + [block] * (run.ledger.held[block] + 1)})
 
 
-def negative_count(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call:
+def negative_count(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Ask for fewer than no blocks."""
-    return Call("get_new_blocks", {"num_blocks": draw(st.integers(-3, -1))})
+    return Call("get_new_blocks", {"num_blocks": pick.number(-3, -1)})
 
 
-def touch_unreadable(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call | None:
+def touch_unreadable(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Touch a block that is neither held nor keyed."""
     state = run.model.state
     blocks = range(1, run.config.num_gpu_blocks)
     chosen = [block for block in blocks if not is_readable(state, BlockId(block))]
-    return Call("touch", {"blocks": [draw(st.sampled_from(chosen))]}) if chosen else None
+    return Call("touch", {"blocks": [pick.one(chosen)]}) if chosen else None
 
 
-def evict_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call:
+def evict_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Evict an id that is no block, perhaps after one that is."""
     count = run.config.num_gpu_blocks
-    first = draw(st.lists(st.integers(1, count - 1), max_size=1))
-    return Call("evict_blocks", {"blocks": [*first, draw(st.integers(count, count + 2))]})
+    first = pick.some(range(1, count), 0, 1)
+    return Call("evict_blocks", {"blocks": [*first, pick.number(count, count + 2)]})
 
 
-def evict_negative(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call:
+def evict_negative(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Evict a negative id."""
-    return Call("evict_blocks", {"blocks": [draw(st.integers(-3, -1))]})
+    return Call("evict_blocks", {"blocks": [pick.number(-3, -1)]})
 
 
-def use_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call:
+def use_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Touch or free an id that is no block."""
-    name = draw(st.sampled_from(["touch", "free_blocks"]))
-    return Call(name, {"blocks": [draw(st.sampled_from([-1, run.config.num_gpu_blocks]))]})
+    name = pick.one(["touch", "free_blocks"])
+    return Call(name, {"blocks": [pick.one([-1, run.config.num_gpu_blocks])]})
 
 
-def publish_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call | None:
+def publish_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Publish a block that nobody holds, perhaps after one that may be published."""
     state = run.model.state
     unheld = [
@@ -73,29 +70,29 @@ def publish_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
     ]
     if not unheld:
         return None
-    first = draw(st.lists(st.sampled_from(good), max_size=1)) if good else []
-    return _publish(layout, tokens, [*first, draw(st.sampled_from(unheld))])
+    first = pick.some(good, 0, 1) if good else []
+    return _publish(layout, tokens, [*first, pick.one(unheld)])
 
 
-def publish_again(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call | None:
+def publish_again(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Publish a block that has a full key."""
     held = enumerate(run.ledger.held)
     full = [b for b, count in held if count > 0 and has_full_key(run.model.state, BlockId(b))]
     if not full:
         return None
-    return _publish(layout, tokens, [draw(st.sampled_from(full))], draw(st.integers(0, 1)))
+    return _publish(layout, tokens, [pick.one(full)], pick.number(0, 1))
 
 
 def publish_one_block_twice(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish one block as two entries of a table."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     return None if block is None else _publish(layout, tokens, [block, block])
 
 
 def publish_other_chain(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish a block with partial keys under another chain."""
     held = enumerate(run.ledger.held)
@@ -107,25 +104,25 @@ def publish_other_chain(
     if not chosen:
         return None
     other = tuple(1 - token for token in tokens)
-    return _publish(layout, other, [draw(st.sampled_from(chosen))])
+    return _publish(layout, other, [pick.one(chosen)])
 
 
 def publish_short_mask(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Give a mask that is not as long as the new full blocks."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     if block is None:
         return None
     call = _publish(layout, tokens, [block])
-    return Call(call.name, {**call.args, "block_mask": draw(st.sampled_from([[], [True, True]]))})
+    return Call(call.name, {**call.args, "block_mask": pick.one([[], [True, True]])})
 
 
 def publish_missing_blocks(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Say that there are more full blocks than the table has."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     if block is None:
         return None
     call = _publish(layout, tokens, [block])
@@ -133,10 +130,10 @@ def publish_missing_blocks(
 
 
 def publish_unknown_tokens(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish a block whose tokens have no hash yet."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     if block is None:
         return None
     size = layout.block_sizes[0]
@@ -144,27 +141,27 @@ def publish_unknown_tokens(
 
 
 def publish_other_size(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish with a block size that is not the group's."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     if block is None:
         return None
     call = _publish(layout, tokens, [block])
-    size = layout.block_sizes[0] + draw(st.sampled_from([1, layout.hash_block_size]))
+    size = layout.block_sizes[0] + pick.one([1, layout.hash_block_size])
     return Call(call.name, {**call.args, "block_size": size})
 
 
-def partial_misplaced(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call | None:
+def partial_misplaced(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Publish a partial key that ends on a boundary, off the hash units, or nowhere."""
-    block = _unkeyed(run, draw)
+    block = _unkeyed(run, pick)
     size = layout.block_sizes[0]
-    end = draw(st.sampled_from([size, 0, 1, len(tokens) + layout.hash_block_size]))
+    end = pick.one([size, 0, 1, len(tokens) + layout.hash_block_size])
     return None if block is None else _partial(layout, tokens, block, end)
 
 
 def partial_other_chain(
-    run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Give a keyed block a partial key of another chain."""
     held = enumerate(run.ledger.held)
@@ -173,25 +170,25 @@ def partial_other_chain(
     if not keyed:
         return None
     other = tuple(1 - token for token in tokens)
-    return _partial(layout, other, draw(st.sampled_from(keyed)), layout.hash_block_size)
+    return _partial(layout, other, pick.one(keyed), layout.hash_block_size)
 
 
-def partial_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], draw: Draw) -> Call | None:
+def partial_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Give a partial key to a block that nobody holds."""
     unheld = [b for b, count in enumerate(run.ledger.held) if b and count == 0]
     if not unheld:
         return None
-    return _partial(layout, tokens, draw(st.sampled_from(unheld)), layout.hash_block_size)
+    return _partial(layout, tokens, pick.one(unheld), layout.hash_block_size)
 
 
-def _unkeyed(run: Run, draw: Draw) -> int | None:
+def _unkeyed(run: Run, pick: Pick) -> int | None:
     state = run.model.state
     chosen = [
         block
         for block, count in enumerate(run.ledger.held)
         if block and count > 0 and state.block_hash[BlockId(block)] == NO_KEY
     ]
-    return draw(st.sampled_from(chosen)) if chosen else None
+    return pick.one(chosen) if chosen else None
 
 
 def _publish(layout: Layout, tokens: tuple[int, ...], blocks: list[int], first: int = 0) -> Call:

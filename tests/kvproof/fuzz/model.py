@@ -100,6 +100,9 @@ class Model:
         self.pool.state = state = PoolState(self.pool.universe)
         state.retired = retired
         self.pool.universe.known_slots.clear()
+        self.pool.universe.known_keys.clear()
+        for keys in retired.values():  # type: ignore[attr-defined]
+            self.pool.universe.known_keys.update(dict.fromkeys(keys))
         for block, count in enumerate(held):
             if block and count > 0:
                 count_used(state, BlockId(block))
@@ -122,6 +125,15 @@ class Model:
         events.folded = {_key(key): None for key in consumer}
         state.events = events
         self.hooks.calls = []
+
+    def accept_retired(self) -> None:
+        """Take keys that have come back, although retired, for given anew."""
+        state = self.state
+        for block, keys in list(state.retired.items()):  # type: ignore[attr-defined]
+            carried = keys_of(state, block)
+            state.retired[block] = ConcreteKeySet(
+                tuple(key for key in keys if not carried.has(key))
+            )
 
     def _adopt_keys(self, state: PoolState, keys: list[list[WireKey]]) -> None:
         for number, wire in enumerate(keys):

@@ -106,6 +106,9 @@ class Run:
 
     def step(self, call: Call) -> Verdict:
         """Make a call on both, and judge."""
+        index = self.model.state.cached
+        assert isinstance(index, ConcreteIndex)
+        self._keys_before = list(index.lists_of)
         took = branches(self.model, call)
         expected, rule = self.model.apply(call)
         try:
@@ -128,12 +131,18 @@ class Run:
             finding = Finding("legal-accepted", "a legal call raised", str(expected), str(actual))
         else:
             finding = self._judge_legal(call, expected, actual)
-        if finding is not None and not self._harmless(finding):
-            self.over = True
+        if finding is not None:
+            self._go_on_after(finding)
         return Verdict(call, took, rule, actual, finding)
 
-    def _harmless(self, finding: Finding) -> bool:
-        return finding.property in HARMLESS or PROPERTIES[finding.property].klass is Class.POLICY
+    def _go_on_after(self, finding: Finding) -> None:
+        """Let the model follow the target where that repairs everything; else end the run."""
+        if finding.property == NO_STRANDED_SUFFIX.name:
+            self.protocol = False
+        elif PROPERTIES[finding.property].klass is Class.POLICY:
+            self.model.accept_retired()
+        elif finding.property not in HARMLESS:
+            self.over = True
 
     def _judge_start(self) -> Finding | None:
         view = self.model.view()
@@ -234,9 +243,9 @@ class Run:
 
     def _changed(self, call: Call, actual: Outcome) -> tuple[list[BlockId], list[Key], list[Slot]]:
         args, state = call.args, self.model.state
-        if call.name == "reset_prefix_cache":
+        if call.name == "reset_prefix_cache" and actual.value:
             universe = self.model.pool.universe
-            return list(universe.blocks), list(universe.keys), list(universe.slots)
+            return list(universe.blocks), self._keys_before, list(universe.slots)
         named = args.get("blocks") or (actual.value if call.name == "get_new_blocks" else ())
         if "block" in args:
             named = [args["block"]]
@@ -280,11 +289,11 @@ class Run:
         return finding
 
     def _judge_protocol(self) -> Finding | None:
-        state = self.model.state
-        if no_stranded_suffix(state):
-            return None
-        index = state.cached
+        index = self.model.state.cached
         assert isinstance(index, ConcreteIndex)
+        with self.model.pool.universe.focus((), list(index.lists_of), ()):
+            if no_stranded_suffix(self.model.state):
+                return None
         found = judge.text(self.model.view().index)
         return Finding(
             NO_STRANDED_SUFFIX.name, NO_STRANDED_SUFFIX.says, "every parent is cached", found

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -10,7 +11,7 @@ from kvproof.fuzz.calls import Call
 from kvproof.fuzz.failure import Failure, Signature, signature
 from kvproof.fuzz.layouts import LAYOUTS, Layout
 from kvproof.fuzz.run import Flags, Run, Verdict
-from kvproof.fuzz.shrink import Handed, Step, absolute, relative, shrink
+from kvproof.fuzz.shrink import Handed, Step, absolute, fewer_blocks, relative, shrink
 from kvproof.fuzz.target import PoolConfig, PoolFactory
 
 
@@ -194,14 +195,24 @@ class Session:
         if not fails(steps):
             raise Irreproducible(mark, self._calls)
         steps = shrink(steps, fails)
-        for num_blocks in range(2, config.num_gpu_blocks):
-            smaller = self._layout.config(num_blocks)
-            if self._fails(steps, smaller, drain, mark) is not None:
-                config = smaller
-                break
+        smaller = self._smaller_pool(steps, config, drain, mark)
+        while smaller is not None:
+            steps, config = smaller
+            steps = shrink(steps, fails)
+            smaller = self._smaller_pool(steps, config, drain, mark)
         failed = self._fails(steps, config, drain, mark)
         assert failed is not None
         return (*failed, config)
+
+    def _smaller_pool(
+        self, steps: list[Step], config: PoolConfig, drain: bool, mark: Signature
+    ) -> tuple[list[Step], PoolConfig] | None:
+        for num_blocks in range(2, config.num_gpu_blocks):
+            smaller = replace(config, num_gpu_blocks=num_blocks)
+            for candidate in fewer_blocks(steps, config.num_gpu_blocks - num_blocks):
+                if self._fails(candidate, smaller, drain, mark) is not None:
+                    return candidate, smaller
+        return None
 
     def _fails(
         self, steps: list[Step], config: PoolConfig, drain: bool, mark: Signature

@@ -92,6 +92,9 @@ def shrink(
     while shorter and tried <= budget:
         before = steps
         steps = _leave_out(steps, attempt)
+        steps = _merge_allocations(steps, attempt)
+        steps = _rebase(steps, attempt)
+        steps = _use_first_blocks(steps, attempt)
         steps = _make_smaller(steps, attempt)
         shorter = steps != before
     return steps
@@ -109,6 +112,75 @@ def _leave_out(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list
                 start += size
         size //= 2
     return steps
+
+
+def _merge_allocations(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    """Let one get_new_blocks take what two of them took."""
+    position = 1
+    while position < len(steps):
+        later = steps[position]
+        earlier = next((step for step in steps[:position] if step.allocation is not None), None)
+        if later.allocation is not None and earlier is not None:
+            count = earlier.call.args["num_blocks"]
+            more = count + later.call.args["num_blocks"]
+            merged = Step(Call("get_new_blocks", {"num_blocks": more}), earlier.allocation)
+            candidate = [
+                _renamed(merged if step is earlier else step, later.allocation, earlier, count)
+                for step in steps
+                if step is not later
+            ]
+            if count >= 0 and attempt(candidate):
+                steps = candidate
+                continue
+        position += 1
+    return steps
+
+
+def _use_first_blocks(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    """Let the calls use the first blocks of each allocation, in the order of their use."""
+    first: dict[Handed, Handed] = {}
+    used: dict[int, int] = {}
+    for step in steps:
+        args = step.call.args
+        for block in [*args.get("blocks", ()), args.get("block")]:
+            if isinstance(block, Handed) and block not in first:
+                first[block] = Handed(block.allocation, used.get(block.allocation, 0))
+                used[block.allocation] = used.get(block.allocation, 0) + 1
+    candidate = [_with_blocks(step, lambda block: first.get(block, block)) for step in steps]
+    return candidate if candidate != steps and attempt(candidate) else steps
+
+
+def _renamed(step: Step, allocation: int, earlier: Step, offset: int) -> Step:
+    def rename(block: Any) -> Any:
+        if isinstance(block, Handed) and block.allocation == allocation:
+            assert earlier.allocation is not None
+            return Handed(earlier.allocation, block.position + offset)
+        return block
+
+    return _with_blocks(step, rename)
+
+
+def _with_blocks(step: Step, rename: Callable[[Any], Any]) -> Step:
+    args = dict(step.call.args)
+    if "block" in args:
+        args["block"] = rename(args["block"])
+    if "blocks" in args:
+        args["blocks"] = [rename(block) for block in args["blocks"]]
+    return Step(Call(step.call.name, args), step.allocation)
+
+
+def _rebase(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    """Let all tables start with the blocks that are published, under shorter prefixes."""
+    candidate = []
+    for step in steps:
+        args = step.call.args
+        first = args.get("num_cached_blocks", 0)
+        if first > 0:
+            blocks, last = args["blocks"][first:], args["num_full_blocks"] - first
+            changed = {"blocks": blocks, "num_cached_blocks": 0, "num_full_blocks": last}
+            step = Step(Call(step.call.name, {**args, **changed}), step.allocation)
+        candidate.append(step)
+    return candidate if candidate != steps and attempt(candidate) else steps
 
 
 def _make_smaller(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
@@ -144,6 +216,12 @@ def _smaller(call: Call) -> Iterator[Call]:
     elif "blocks" in args:
         for index in range(len(args["blocks"])):
             yield other(blocks=args["blocks"][:index] + args["blocks"][index + 1 :])
+        for index, block in enumerate(args["blocks"]):
+            if not isinstance(block, Handed) and block not in (-1, 0, 1):
+                plain = 1 if block > 0 else -1
+                yield other(blocks=[*args["blocks"][:index], plain, *args["blocks"][index + 1 :]])
+    elif "block" in args and not isinstance(args["block"], Handed) and args["block"] > 1:
+        yield other(block=1)
     if args.get("groups") and len(args["groups"]) > 1:
         for index in range(len(args["groups"])):
             yield other(groups=args["groups"][:index] + args["groups"][index + 1 :])
@@ -154,10 +232,6 @@ def _smaller_range(args: dict[str, Any], other: Callable[..., Call]) -> Iterator
     if last - first > 1:
         yield other(num_full_blocks=last - 1, block_mask=mask and mask[:-1])
         yield other(num_cached_blocks=first + 1, block_mask=mask and mask[1:])
-    if first > 0:
-        # the same blocks at the front of a shorter table
-        blocks = args["blocks"][first:]
-        yield other(blocks=blocks, num_cached_blocks=0, num_full_blocks=last - first)
     if mask is not None and all(mask):
         yield other(block_mask=None)
     if len(args["blocks"]) > max(last, 0):
@@ -166,7 +240,22 @@ def _smaller_range(args: dict[str, Any], other: Callable[..., Call]) -> Iterator
     needed = max(last, 0) * args["block_size"]
     if len(tokens) > needed:
         yield other(request={"tokens": tokens[:needed]})
-    for index in range(max(first, 0), min(last, len(args["blocks"]))):
-        if args["blocks"][index] != 0:
+    published = range(max(first, 0), min(last, len(args["blocks"])))
+    real = [index for index in published if args["blocks"][index] != 0]
+    for index in real:
+        if len(real) > 1:
             fewer = [*args["blocks"][:index], 0, *args["blocks"][index + 1 :]]
             yield other(blocks=fewer)
+
+
+def fewer_blocks(steps: list[Step], less: int) -> Iterator[list[Step]]:
+    """Return what to try on a pool that is smaller by `less` blocks: the same calls, and the
+    same with one allocation smaller.
+    """
+    yield steps
+    for position, step in enumerate(steps):
+        if step.allocation is not None and step.call.args["num_blocks"] >= less:
+            count = step.call.args["num_blocks"] - less
+            call = Call("get_new_blocks", {"num_blocks": count})
+            smaller = Step(call, step.allocation)
+            yield [*steps[:position], smaller, *steps[position + 1 :]]
