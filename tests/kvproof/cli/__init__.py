@@ -1,0 +1,5 @@
+"""The `kvproof` command."""
+
+from kvproof.cli.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,18 @@
+"""Finding the target that a command names."""
+
+from kvproof.cli.errors import Stop
+from kvproof.fuzz.targets import Target, TargetError, resolve
+
+
+def find_target(name: str) -> Target:
+    """Find a target. Raises Stop."""
+    try:
+        return resolve(name)
+    except TargetError as error:
+        raise Stop(str(error)) from None
+    except ValueError as error:
+        raise Stop(f"the target {name!r} cannot be read: {error}") from None
+    except SystemExit:
+        raise Stop(f"the target {name!r} ends the program when it is imported") from None
+    except ImportError as error:
+        raise Stop(f"the target {name!r} needs what is not installed: {error}") from None
