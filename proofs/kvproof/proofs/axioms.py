@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.proofs.readings import triggered
 from kvproof.spec.logic import forall, iff, implies, ite, neg
 
 
@@ -103,7 +104,10 @@ KEY_AXIOMS = (
 
 
 def _first_has_no_previous(u: Any) -> Any:
-    return forall(u.slots, lambda slot: iff(u.is_first(slot), u.previous(slot) == slot))
+    return forall(
+        triggered(u.slots, u.is_first),
+        lambda slot: iff(u.is_first(slot), u.previous(slot) == slot),
+    )
 
 
 def _key_of_is_full(u: Any) -> Any:
@@ -115,7 +119,7 @@ def _key_of_is_full(u: Any) -> Any:
 
 def _parent_of_entry(u: Any) -> Any:
     return forall(
-        u.slots,
+        triggered(u.slots, lambda slot: u.parent(u.key_of(slot))),
         lambda slot: (
             u.parent(u.key_of(slot)) == ite(u.is_first(slot), u.no_key, u.key_of(u.previous(slot)))
         ),

@@ -71,12 +71,14 @@ def candidates(
         for query in queries:
             if any(part.eq(FALSE) for part in query):
                 continue
-            kept = [lift(other(run)) for other in others] if others and not run.raised else []
-            model = kept and model_of([*shape, *query, conjunction(kept)], 20)
-            model = model or model_of([*shape, *query], 20)
-            if model:
-                decoder = Decoder(model, world.universe)
-                yield _operations(world, decoder, calls), decoder.state(world.state())
+            model = model_of([*shape, *query], 20)
+            if model is None:
+                continue
+            if others and not run.raised:
+                kept = [lift(other(run)) for other in others]
+                model = model_of([*shape, *query, conjunction(kept)], 20) or model
+            decoder = Decoder(model, world.universe)
+            yield _operations(world, decoder, calls), decoder.state(world.state())
 
 
 def falsifying_state(world: World, hypotheses: list[Any], goal: Any) -> Snapshot | None:

@@ -22,7 +22,7 @@ from kvproof.proofs.lemmas import LEMMAS
 from kvproof.proofs.protocol import PROTOCOL_INVARIANT, PROTOCOL_LEMMAS
 from kvproof.proofs.readings import SCOPES, TABLE_SCOPES, BoundedReading, Reading, Scope
 from kvproof.proofs.snapshots import Snapshot
-from kvproof.proofs.solvers import Bundle, model_of
+from kvproof.proofs.solvers import Bundle, Cvc5, model_of
 from kvproof.proofs.specification import Specification
 from kvproof.proofs.terms import FALSE, TRUE, conjuncts, lift, negation
 
@@ -35,6 +35,7 @@ class Laboratory:
     def __init__(self, specification: Specification | None = None) -> None:
         self.specification = specification or Specification()
         self._bounded: dict[tuple[Scope, bool], World] = {}
+        self._sessions: list[Cvc5] = []
 
     @cached_property
     def pool(self) -> World:
@@ -59,6 +60,14 @@ class Laboratory:
                 self.specification, BoundedReading(scope), tables, more
             )
         return self._bounded[scope, tables]
+
+    def cvc5(self, known: list[Any], timeout_s: float) -> Cvc5:
+        """Return a cvc5 that knows this; the last few are kept."""
+        for session in self._sessions:
+            if session.known is known and session.timeout_s == timeout_s:
+                return session
+        self._sessions = [Cvc5(known, timeout_s), *self._sessions[:3]]
+        return self._sessions[0]
 
     def small_worlds(self, tables: bool) -> Iterator[World]:
         """Go through the scopes, the smallest first."""
@@ -113,14 +122,13 @@ class Induction:
 
     def _of_run(self, world: World, run: Run) -> Iterator[Bundle]:
         if run.raised:
-            hypotheses = world.known + list(run.assumptions)
-            yield Bundle(run.label, hypotheses, [(run.raised, FALSE)])
+            yield Bundle(run.label, world.known, list(run.assumptions), [(run.raised, FALSE)])
             return
         if self.obligations:
             for one in run.obligations:
-                hypotheses = world.known + list(one.assumptions)
-                yield Bundle(run.label, hypotheses, [(one.says, one.goal)])
-        bundle = Bundle(run.label, world.known + list(run.assumptions))
+                goals = [(one.says, one.goal)]
+                yield Bundle(run.label, world.known, list(one.assumptions), goals)
+        bundle = Bundle(run.label, world.known, list(run.assumptions))
         claim = lift(self.claim(run))
         bundle.kept += claim.eq(TRUE)
         for goal in conjuncts(claim):
@@ -185,7 +193,7 @@ class Corollary:
         world = laboratory.world(self.tables)
         hypotheses = world.premises if self.is_lemma else world.known
         goals = conjuncts(lift(self.statement(world.state())))
-        yield Bundle(ANY_STATE, hypotheses, [(ANY_STATE, goal) for goal in goals])
+        yield Bundle(ANY_STATE, hypotheses, goals=[(ANY_STATE, goal) for goal in goals])
 
     def complaints(self, laboratory: Laboratory) -> list[str]:
         """See `Proof`."""
@@ -212,7 +220,7 @@ def base_case(world: World, statement: Statement) -> Bundle:
     state = world.state()
     initial = conjuncts(lift(world.specification.state.is_initial(state)))
     goals = conjuncts(lift(statement(state)))
-    return Bundle(INITIAL, world.axioms + initial, [(INITIAL, goal) for goal in goals])
+    return Bundle(INITIAL, world.axioms, initial, [(INITIAL, goal) for goal in goals])
 
 
 def _unrelated(world: World, call: Call, refused: bool) -> Run:

@@ -238,14 +238,13 @@ class FoldOfReleases:
         starts = world.invariant_of(it.start)
         label = f"free_blocks, {phase.name}"
 
-        goals = conjuncts(lift(phase.invariant(it, it.start, first)))
-        yield Bundle(f"{label}: start", given + starts, [("start", goal) for goal in goals])
+        goals = _named("start", phase.invariant(it, it.start, first))
+        yield Bundle(f"{label}: start", given, starts, goals)
 
         k = Term(z3.Int("k"))
         position = k if phase.step > 0 else k - 1
         block = it.at[position]
         kept = [
-            *world.known,
             *given,
             *conjuncts(lift(phase.invariant(it, it.now, k))),
             *_counted(it, position, block),
@@ -255,20 +254,20 @@ class FoldOfReleases:
             path = f"{label}: step/{outcome.path.label}"
             assumptions = kept + outcome.path.assumptions
             if outcome.result is None:
-                yield Bundle(path, assumptions, [("the release is accepted", FALSE)])
+                goals = [("the release is accepted", FALSE)]
+                yield Bundle(path, world.known, assumptions, goals)
                 continue
             after = phase.invariant(it, outcome.result, k + phase.step)
-            goals = conjuncts(lift(after))
-            yield Bundle(path, assumptions, [("step", goal) for goal in goals])
+            goals = _named("step", after)
+            yield Bundle(path, world.known, assumptions, goals)
 
         ended = [
-            *world.known,
             *given,
             *conjuncts(lift(phase.invariant(it, it.now, last))),
             lift(forall(it.u.blocks, lambda block: it.left[block, it.length] == 0)),
         ]
-        goals = conjuncts(lift(phase.wanted(it, it.now)))
-        yield Bundle(f"{label}: end", ended, [("end", goal) for goal in goals])
+        goals = _named("end", phase.wanted(it, it.now))
+        yield Bundle(f"{label}: end", world.known, ended, goals)
 
     def complaints(self, laboratory: Laboratory) -> list[str]:
         """See `Proof`. The statements are this module's own; the tests seed defects."""
@@ -281,6 +280,10 @@ class FoldOfReleases:
     def holds(self, run: Run) -> bool:
         """See `Proof`."""
         return True
+
+
+def _named(says: str, statement: Any) -> list[tuple[str, Any]]:
+    return [(says, goal) for goal in conjuncts(lift(statement))]
 
 
 def _counted(it: Listed, position: Any, block: Any) -> list[Any]:

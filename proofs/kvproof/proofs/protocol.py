@@ -9,6 +9,7 @@ behind it in the queue, so that it is evicted later. From that the property foll
 from collections.abc import Callable
 from typing import Any
 
+from kvproof.proofs.readings import triggered
 from kvproof.spec.logic import Bool, exists, forall, implies, neg
 
 
@@ -27,14 +28,17 @@ def entries_are_real(state: Any) -> Bool:
 def tables_have_no_gap(state: Any) -> Bool:
     """The entry before a filled one is filled."""
     u = state.tables
-    return forall(u.slots, lambda slot: implies(state.held[slot], state.held[u.previous(slot)]))
+    return forall(
+        triggered(u.slots, u.previous),
+        lambda slot: implies(state.held[slot], state.held[u.previous(slot)]),
+    )
 
 
 def published_from_the_front(state: Any) -> Bool:
     """The entry before a published one is published."""
     u = state.tables
     return forall(
-        u.slots,
+        triggered(u.slots, u.previous),
         lambda slot: implies(
             state.held[slot] & state.published[slot], state.published[u.previous(slot)]
         ),

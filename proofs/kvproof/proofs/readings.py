@@ -7,13 +7,13 @@ small concrete state; but nothing is proved.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
 import z3
 
-from kvproof.proofs.terms import Term, conjunction, disjunction, lift, negation
+from kvproof.proofs.terms import FALSE, NAMED, TRUE, Term, conjunction, disjunction, lift, negation
 from kvproof.spec.quantities import NO_KEY, GroupId, Key
 
 BLOCK, KEY, SLOT, INT, BOOL = "Block", "Key", "Slot", "Int", "Bool"
@@ -64,7 +64,12 @@ class Reading:
         matrix = _guarded(universal, domains, names, expr)
         if z3.is_true(matrix) or z3.is_false(matrix):
             return Term(matrix)
-        return Term((z3.ForAll if universal else z3.Exists)(names, matrix))
+        patterns = [
+            lift(domain.trigger(Term(name)))
+            for domain, name in zip(domains, names, strict=True)
+            if domain.trigger is not None
+        ]
+        return Term((z3.ForAll if universal else z3.Exists)(names, matrix, patterns=patterns))
 
 
 class BoundedReading(Reading):
@@ -95,23 +100,30 @@ class BoundedReading(Reading):
     def _enumeration(cls, name: str, size: int) -> tuple[Any, list[Any]]:
         if (name, size) not in cls._enumerations:
             names = [f"{name.lower()}{place}of{size}" for place in range(size)]
-            cls._enumerations[name, size] = z3.EnumSort(f"{name}{size}", names)
+            sort, elements = z3.EnumSort(f"{name}{size}", names)
+            NAMED.update((element.get_id(), element) for element in elements)
+            cls._enumerations[name, size] = sort, elements
         return cls._enumerations[name, size]
 
 
 @dataclass(frozen=True)
 class SymbolicDomain:
-    """What a quantifier ranges over: a sort, or the integers from 0 below a bound."""
+    """What a quantifier ranges over: a sort, or the integers from 0 below a bound.
+
+    `trigger` tells a solver for which elements a statement about all of them is of use:
+    those of which it talks in this form.
+    """
 
     reading: Reading
     sort: str
     bound: Any = None
+    trigger: Callable[[Any], Any] | None = None
 
     def guards(self, value: Any) -> list[Any]:
         """Return the conditions under which a value of the sort is in the domain."""
         if self.bound is None:
             return []
-        return [z3.simplify(value >= 0), z3.simplify(value < self.bound)]
+        return [_folded(value >= 0), _folded(value < self.bound)]
 
     def forall(self, others: tuple[Any, ...], body: Callable[..., Any]) -> Any:
         """See `kvproof.spec.logic.Domain`."""
@@ -120,6 +132,19 @@ class SymbolicDomain:
     def exists(self, others: tuple[Any, ...], body: Callable[..., Any]) -> Any:
         """See `kvproof.spec.logic.Domain`."""
         return self.reading.quantify(False, (self, *others), body)
+
+
+def triggered(domain: Any, trigger: Callable[[Any], Any]) -> Any:
+    """Return the domain with a trigger, where it is symbolic; else the domain."""
+    if isinstance(domain, SymbolicDomain):
+        return replace(domain, trigger=trigger)
+    return domain
+
+
+def _folded(condition: Any) -> Any:
+    """Decide a comparison of numbers."""
+    simple = z3.simplify(condition)
+    return TRUE if z3.is_true(simple) else FALSE if z3.is_false(simple) else condition
 
 
 def _guarded(
@@ -155,7 +180,7 @@ others, partial and full, in one block and in the next, in two groups."""
 TABLE_SCOPES = (
     Scope(2, 2, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
     Scope(3, 2, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
-    Scope(4, 3, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
+    Scope(3, 3, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0)), _TWO),
     Scope(4, 3, (NO_KEY, _chain(0, 0), _chain(0, 0, 0, 0), _chain(0, 0, 1, 1)), _TWO),
 )
 """The same for block tables: full keys only, and with each key its parent."""

@@ -12,7 +12,7 @@ from kvproof.proofs.exploration import Run
 from kvproof.proofs.induction import Laboratory, broken_by
 from kvproof.proofs.paths import Exploded
 from kvproof.proofs.reachability import Reachability
-from kvproof.proofs.solvers import UNKNOWN, UNSAT, Bundle, cvc5_answers, z3_answers
+from kvproof.proofs.solvers import UNKNOWN, UNSAT, Bundle, z3_answers
 from kvproof.proofs.specification import Edit, Specification
 from kvproof.proofs.stranded import ProtocolNeeded
 from kvproof.proofs.theorems import Theorem, theorems
@@ -155,7 +155,7 @@ def _attempt(
     for bundle in proof.bundles(laboratory):
         conditions += len(bundle.goals)
         kept += bundle.kept
-        failure = _first_failure(bundle, solvers, timeout_s, seeds)
+        failure = _first_failure(bundle, solvers, timeout_s, seeds, laboratory)
         if failure:
             return _refuted(theorem, bundle, failure, conditions, kept, laboratory)
     if not conditions + kept:
@@ -163,7 +163,13 @@ def _attempt(
     return Verdict(theorem.name, "proved", 0, conditions, kept)
 
 
-def _first_failure(bundle: Bundle, solvers: tuple[str, ...], timeout_s: float, seeds: int) -> str:
+def _first_failure(
+    bundle: Bundle,
+    solvers: tuple[str, ...],
+    timeout_s: float,
+    seeds: int,
+    laboratory: Laboratory,
+) -> str:
     if not bundle.goals:
         return ""
     answers = {}
@@ -171,7 +177,7 @@ def _first_failure(bundle: Bundle, solvers: tuple[str, ...], timeout_s: float, s
         for seed in range(seeds):
             answers[f"z3 with seed {seed}"] = z3_answers(bundle, seed, timeout_s)
     if "cvc5" in solvers:
-        answers["cvc5"] = cvc5_answers(bundle, timeout_s)
+        answers["cvc5"] = laboratory.cvc5(bundle.known, timeout_s).answers(bundle)
     for name, found in answers.items():
         for place, (says, _) in enumerate(bundle.goals):
             answer = next(found, UNKNOWN)

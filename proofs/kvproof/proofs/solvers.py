@@ -1,8 +1,8 @@
 """The two solvers. A condition is proved when its negation is unsatisfiable, for each.
 
 z3 first tries without model-based instantiation, which is quick and gives up quickly, and
-then with it. cvc5 reads the same conditions as SMT-LIB 2 text, in a process-wide parser of
-its own: nothing but that text is shared.
+then with it. cvc5 reads the same conditions as SMT-LIB 2 text and shares nothing else with
+z3. It is told what is known once, and then one bundle of goals after the other.
 """
 
 from collections.abc import Iterator
@@ -17,22 +17,22 @@ UNSAT, SAT, UNKNOWN = "unsat", "sat", "unknown"
 
 @dataclass(slots=True)
 class Bundle:
-    """Goals that share their hypotheses: one path of one transition, or a base case."""
+    """Goals that share what is known and what is assumed: one path of one transition."""
 
     label: str
-    hypotheses: list[Any]
+    known: list[Any]
+    assumed: list[Any] = field(default_factory=list)
     goals: list[tuple[str, Any]] = field(default_factory=list)
     kept: int = 0
-    """Goals that are among the hypotheses: nothing that they speak of has changed."""
+    """Goals that are known themselves: nothing that they speak of has changed."""
 
 
 def z3_answers(bundle: Bundle, seed: int, timeout_s: float) -> Iterator[str]:
     """Say for each goal whether z3 refutes its negation."""
     solver = z3.SimpleSolver()
-    solver.set("random_seed", seed)
-    solver.set("timeout", int(timeout_s * 1000))
     solver.set("mbqi", False)
-    solver.add(*bundle.hypotheses)
+    _limit(solver, timeout_s, seed)
+    solver.add(*bundle.known, *bundle.assumed)
     for _, goal in bundle.goals:
         solver.push()
         solver.add(z3.Not(goal))
@@ -40,48 +40,82 @@ def z3_answers(bundle: Bundle, seed: int, timeout_s: float) -> Iterator[str]:
         solver.pop()
         if answer != UNSAT:
             again = z3.Solver()
-            again.set("random_seed", seed)
-            again.set("timeout", int(timeout_s * 1000))
-            again.add(*bundle.hypotheses, z3.Not(goal))
+            _limit(again, timeout_s, seed)
+            again.add(*bundle.known, *bundle.assumed, z3.Not(goal))
             answer = str(again.check())
         yield answer
 
 
-def cvc5_answers(bundle: Bundle, timeout_s: float) -> Iterator[str]:
-    """Say for each goal whether cvc5 refutes its negation."""
-    manager = cvc5.TermManager()
-    solver = cvc5.Solver(manager)
-    solver.setOption("tlimit-per", str(int(timeout_s * 1000)))
-    solver.setOption("incremental", "true")
-    solver.setOption("fresh-binders", "true")
-    solver.setLogic("ALL")
-    parser = cvc5.InputParser(solver)
-    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, smt_lib(bundle), bundle.label)
-    symbols = parser.getSymbolManager()
-    while not (command := parser.nextCommand()).isNull():
-        answer = str(command.invoke(solver, symbols)).strip()
-        if str(command).startswith("(check-sat"):
-            yield answer if answer in (UNSAT, SAT) else UNKNOWN
+class Cvc5:
+    """A cvc5 that knows something, and is asked about bundles that share it."""
 
+    def __init__(self, known: list[Any], timeout_s: float) -> None:
+        self.known = known
+        self.timeout_s = timeout_s
+        self._declared: set[str] = set()
+        self._solver = cvc5.Solver(cvc5.TermManager())
+        self._solver.setOption("tlimit-per", str(int(timeout_s * 1000)))
+        self._solver.setOption("incremental", "true")
+        self._solver.setOption("fresh-binders", "true")
+        self._solver.setLogic("ALL")
+        self._parser = cvc5.InputParser(self._solver)
+        list(self._run([*self._declare(known), *_assertions(known)]))
 
-def smt_lib(bundle: Bundle) -> str:
-    """Write a bundle as SMT-LIB 2: one `check-sat-assuming` for each goal."""
-    solver = z3.Solver()
-    solver.add(*bundle.hypotheses)
-    for place, (_, goal) in enumerate(bundle.goals):
-        solver.add(z3.Implies(z3.Bool(_mark(place)), z3.Not(goal)))
-    text = solver.to_smt2().replace("(check-sat)", "")
-    checks = (f"(check-sat-assuming ({_mark(place)}))" for place in range(len(bundle.goals)))
-    return text + "\n".join(checks) + "\n"
+    def answers(self, bundle: Bundle) -> Iterator[str]:
+        """Say for each goal whether cvc5 refutes its negation."""
+        marks = [z3.Bool(f"goal.{place}") for place in range(len(bundle.goals))]
+        expressions = bundle.assumed + [
+            z3.Implies(mark, z3.Not(goal))
+            for mark, (_, goal) in zip(marks, bundle.goals, strict=True)
+        ]
+        list(self._run([*self._declare(expressions), "(push 1)", *_assertions(expressions)]))
+        for mark in marks:
+            yield from self._run([f"(check-sat-assuming ({mark}))"])
+        list(self._run(["(pop 1)"]))
+
+    def _declare(self, expressions: list[Any]) -> list[str]:
+        lines = [line for line in _text(expressions) if line.startswith("(declare-")]
+        new = [line for line in lines if line not in self._declared]
+        self._declared.update(new)
+        return new
+
+    def _run(self, lines: list[str]) -> Iterator[str]:
+        """Run the commands, and say what each `check-sat` answers."""
+        text = "\n".join(lines) + "\n"
+        self._parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "conditions")
+        symbols = self._parser.getSymbolManager()
+        while not (command := self._parser.nextCommand()).isNull():
+            answer = str(command.invoke(self._solver, symbols)).strip()
+            if str(command).startswith("(check-sat"):
+                yield answer if answer in (UNSAT, SAT) else UNKNOWN
+            elif answer:
+                raise ValueError(f"cvc5 answers {answer!r} to {command}")
 
 
 def model_of(conditions: list[Any], timeout_s: float) -> Any:
     """Return a model of quantifier-free conditions, or None."""
     solver = z3.Solver()
-    solver.set("timeout", int(timeout_s * 1000))
+    _limit(solver, timeout_s, 0)
     solver.add(*conditions)
     return solver.model() if str(solver.check()) == SAT else None
 
 
-def _mark(place: int) -> str:
-    return f"goal.{place}"
+def _limit(solver: Any, timeout_s: float, seed: int) -> None:
+    solver.set("random_seed", seed)
+    solver.set("timeout", int(timeout_s * 1000))
+
+
+def _text(expressions: list[Any]) -> list[str]:
+    """Write expressions as SMT-LIB 2: declarations, assertions, and a `check-sat`."""
+    solver = z3.Solver()
+    solver.add(*expressions)
+    lines: list[str] = solver.to_smt2().splitlines()
+    return lines
+
+
+def _assertions(expressions: list[Any]) -> list[str]:
+    return [
+        line
+        for line in _text(expressions)
+        if not line.startswith(("(declare-", "(check-sat)", ";", "(set-"))
+    ]

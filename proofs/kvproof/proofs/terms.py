@@ -15,6 +15,7 @@ from kvproof.spec.rules import Rule
 
 TRUE = z3.BoolVal(True)
 FALSE = z3.BoolVal(False)
+_CONTEXT = TRUE.ctx_ref()
 
 
 class Term:
@@ -112,63 +113,79 @@ def lift(value: object) -> Any:
 
 def negation(expr: Any) -> Any:
     """Return the negation, folded."""
-    if z3.is_true(expr):
+    if expr is TRUE:
         return FALSE
-    if z3.is_false(expr):
+    if expr is FALSE:
         return TRUE
-    return expr.arg(0) if z3.is_not(expr) else z3.Not(expr)
+    return _bool(z3.Z3_mk_not(_CONTEXT, expr.as_ast()))
 
 
 def conjunction(parts: Iterable[Any]) -> Any:
     """Return the conjunction, folded."""
     kept = []
     for part in parts:
-        if z3.is_false(part):
+        if part is FALSE:
             return FALSE
-        if not z3.is_true(part):
+        if part is not TRUE:
             kept.append(part)
-    return kept[0] if len(kept) == 1 else z3.And(kept) if kept else TRUE
+    if len(kept) < 2:
+        return kept[0] if kept else TRUE
+    return _bool(z3.Z3_mk_and(_CONTEXT, len(kept), _array(kept)))
 
 
 def disjunction(parts: Iterable[Any]) -> Any:
     """Return the disjunction, folded."""
     kept = []
     for part in parts:
-        if z3.is_true(part):
+        if part is TRUE:
             return TRUE
-        if not z3.is_false(part):
+        if part is not FALSE:
             kept.append(part)
-    return kept[0] if len(kept) == 1 else z3.Or(kept) if kept else FALSE
+    if len(kept) < 2:
+        return kept[0] if kept else FALSE
+    return _bool(z3.Z3_mk_or(_CONTEXT, len(kept), _array(kept)))
 
 
 def equal(left: Any, right: Any) -> Any:
-    """Return the equation, folded."""
+    """Return the equation, folded. Raises TypeError for values of different sorts."""
     if left.eq(right):
         return TRUE
     if is_literal(left) and is_literal(right):
         return FALSE
     for one, other in ((left, right), (right, left)):
-        if z3.is_true(one):
+        if one is TRUE:
             return other
-        if z3.is_false(one):
+        if one is FALSE:
             return negation(other)
-    return left == right
+    if left.sort_kind() != right.sort_kind() or left.sort() != right.sort():
+        raise TypeError(f"a {left.sort()} is compared with a {right.sort()}")
+    return _bool(z3.Z3_mk_eq(_CONTEXT, left.as_ast(), right.as_ast()))
 
 
 def choice(condition: Any, then: Any, otherwise: Any) -> Any:
     """Return if-then-else, folded."""
-    if z3.is_true(condition) or then.eq(otherwise):
+    if condition is TRUE or then.eq(otherwise):
         return then
-    if z3.is_false(condition):
+    if condition is FALSE:
         return otherwise
     return z3.If(condition, then, otherwise)
 
 
 def is_literal(expr: Any) -> bool:
     """The expression is a number or a named element: two different ones are not equal."""
-    return bool(z3.is_int_value(expr)) or (
-        bool(z3.is_app(expr)) and expr.decl().kind() == z3.Z3_OP_DT_CONSTRUCTOR
-    )
+    return isinstance(expr, z3.IntNumRef) or expr.get_id() in NAMED
+
+
+NAMED: dict[int, Any] = {}
+"""The elements of the enumerations, by identity. They are never given up."""
+
+
+def _bool(ast: Any) -> Any:
+    return z3.BoolRef(ast, TRUE.ctx)
+
+
+def _array(parts: list[Any]) -> Any:
+    return (z3.Ast * len(parts))(*(part.as_ast() for part in parts))
 
 
 def conjuncts(expr: Any) -> list[Any]:
