@@ -32,10 +32,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
-def read_json(path: Path) -> dict[str, Any]:
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
     """Read what --json wrote, and hold it to the schema."""
-    value: dict[str, Any] = json.loads(path.read_text())
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.Draft202012Validator(schema).validate(value)
-    return value
+
+    def read(name: str) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads((tmp_path / name).read_text())
+        schema = json.loads(SCHEMA.read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(value)
+        return value
+
+    return read

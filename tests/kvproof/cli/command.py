@@ -27,6 +27,10 @@ COMMANDS = {
 """The commands: each a function in a module of its name, imported when it is used."""
 
 
+class PipeClosed(Exception):
+    """Nobody reads the output any more."""
+
+
 class Kvproof(click.Group):
     """A group of commands that ends with one line for whatever is the user's to mend."""
 
@@ -50,6 +54,13 @@ class Kvproof(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was chosen. A closed pipe is not left to click: it exits with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise PipeClosed from None
+
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the command and exit."""
         keep_hypothesis_out()
@@ -72,7 +83,7 @@ class Kvproof(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("kvproof: stopped", err=True)
             return STOPPED
-        except BrokenPipeError:
+        except (BrokenPipeError, PipeClosed):
             return _pipe_is_gone()
         except Exception:
             traceback.print_exc()

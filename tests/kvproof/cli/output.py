@@ -13,9 +13,17 @@ EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
+class Plain(Console):
+    """A console that leaves a closed pipe to the command."""
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads what is written."""
+        raise BrokenPipeError
+
+
 def say(text: str = "", style: str | None = None) -> None:
     """Write a text to stdout as it is, unwrapped; the style is for terminals."""
-    Console(file=sys.stdout).print(Text(text, style=style or ""), soft_wrap=True)
+    Plain(file=sys.stdout).print(Text(text, style=style or ""), soft_wrap=True)
 
 
 def note(text: str) -> None:

@@ -1,6 +1,7 @@
 """Finding the target that a command names."""
 
 from kvproof.cli.errors import Stop
+from kvproof.fuzz.target import TargetBroken
 from kvproof.fuzz.targets import Target, TargetError, resolve
 
 
@@ -8,7 +9,7 @@ def find_target(name: str) -> Target:
     """Find a target. Raises Stop."""
     try:
         return resolve(name)
-    except TargetError as error:
+    except (TargetError, TargetBroken) as error:
         raise Stop(str(error)) from None
     except ValueError as error:
         raise Stop(f"the target {name!r} cannot be read: {error}") from None

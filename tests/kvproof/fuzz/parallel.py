@@ -22,6 +22,7 @@ from kvproof.fuzz.failure import Failure
 from kvproof.fuzz.layouts import Layout
 from kvproof.fuzz.run import Flags
 from kvproof.fuzz.session import Irreproducible, Session
+from kvproof.fuzz.target import TargetBroken
 from kvproof.fuzz.targets import TargetError, resolve
 
 COUNTERS = ("known_seen", "operations", "branches", "misuses")
@@ -123,9 +124,10 @@ def run_jobs(
 def blame_target(error: BaseException) -> str | None:
     """Return one line that blames the target for an error, or None when kvproof is to blame.
 
-    A target may refuse a call by raising; but being built and being observed must work.
+    A target may refuse a call by raising; but being built and being observed must work, and
+    the same calls must come to the same.
     """
-    if isinstance(error, TargetError | Irreproducible):
+    if isinstance(error, TargetError | TargetBroken | Irreproducible):
         return " ".join(str(error).split())
     if isinstance(error, Flaky):
         return "the same calls did not come to the same twice: a target must be deterministic"
@@ -186,7 +188,7 @@ def _work(job: Job, messages: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the others
     try:
         target = resolve(job.target)
-    except (TargetError, ValueError) as error:
+    except (TargetError, TargetBroken, ValueError) as error:
         messages.put((job.number, "refused", " ".join(str(error).split())))
         return
     try:
