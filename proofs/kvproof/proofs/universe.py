@@ -46,6 +46,7 @@ class SymbolicUniverse:
         self._same_block = self._relation("same_block", (KEY, KEY), boolean)
         self._is_full = self._relation("is_full", (KEY,), boolean)
         self._group = self._relation("group", (KEY,), number)
+        self._parent = self._relation("parent", (KEY,), reading.sort(KEY))
 
     @contextmanager
     def named(self, prefix: str) -> Iterator[None]:
@@ -79,6 +80,10 @@ class SymbolicUniverse:
     def group(self, key: Any) -> Any:
         """See `Universe`."""
         return self._group[key]
+
+    def parent(self, key: Any) -> Any:
+        """See `Universe`."""
+        return self._parent[key]
 
     def counts(self, name: str) -> SymbolicMap:
         """See `Universe`."""
@@ -156,7 +161,6 @@ class SymbolicTableUniverse(SymbolicUniverse):
         self._is_first = self._relation("is_first", (SLOT,), z3.BoolSort())
         self._previous = self._relation("previous", (SLOT,), reading.sort(SLOT))
         self._key_of = self._relation("key_of", (SLOT,), reading.sort(KEY))
-        self._parent = self._relation("parent", (KEY,), reading.sort(KEY))
 
     def axioms(self) -> list[Any]:
         """Return what is known about the universe."""
@@ -173,10 +177,6 @@ class SymbolicTableUniverse(SymbolicUniverse):
     def key_of(self, slot: Any) -> Any:
         """See `TableUniverse`."""
         return self._key_of[slot]
-
-    def parent(self, key: Any) -> Any:
-        """See `TableUniverse`."""
-        return self._parent[key]
 
 
 def facts(universe: SymbolicUniverse, concrete: Any) -> list[Any]:
