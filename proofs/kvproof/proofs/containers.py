@@ -251,6 +251,7 @@ class SymbolicIndex:
     def insert(self, key: Any, block: Any) -> None:
         """See `Index`."""
         listed = self.member[key, block]
+        current().mention(lift(listed))
         current().oblige(lift(neg(listed)), "a block is listed under a key once")
         self.stamp[key, block] = ite(listed, self.stamp[key, block], self.high)
         self.member[key, block] = True

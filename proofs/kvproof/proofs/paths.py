@@ -92,6 +92,10 @@ class Path:
         """Note that the goal must hold here."""
         self.obligations.append(Obligation(says, tuple(self.assumptions), goal))
 
+    def mention(self, expr: Any) -> None:
+        """Let the solvers know of an expression, so that they look at what holds of it."""
+        self.assumptions.append(self.fresh("mentioned", expr.sort()) == expr)
+
     def fresh(self, name: str, sort: Any) -> Any:
         """Return a constant that nothing is known about."""
         self._fresh += 1

@@ -27,8 +27,8 @@ class Bundle:
     """Goals that are known themselves: nothing that they speak of has changed."""
 
 
-def z3_answers(bundle: Bundle, seed: int, timeout_s: float) -> Iterator[str]:
-    """Say for each goal whether z3 refutes its negation."""
+def quick_answers(bundle: Bundle, seed: int, timeout_s: float) -> Iterator[str]:
+    """Say for each goal whether z3 refutes its negation, without trying hard."""
     solver = z3.SimpleSolver()
     solver.set("mbqi", False)
     _limit(solver, timeout_s, seed)
@@ -36,14 +36,16 @@ def z3_answers(bundle: Bundle, seed: int, timeout_s: float) -> Iterator[str]:
     for _, goal in bundle.goals:
         solver.push()
         solver.add(z3.Not(goal))
-        answer = str(solver.check())
+        yield str(solver.check())
         solver.pop()
-        if answer != UNSAT:
-            again = z3.Solver()
-            _limit(again, timeout_s, seed)
-            again.add(*bundle.known, *bundle.assumed, z3.Not(goal))
-            answer = str(again.check())
-        yield answer
+
+
+def patient_answer(bundle: Bundle, place: int, seed: int, timeout_s: float) -> str:
+    """Say whether z3 refutes one goal's negation, with all that it can do."""
+    solver = z3.Solver()
+    _limit(solver, timeout_s, seed)
+    solver.add(*bundle.known, *bundle.assumed, z3.Not(bundle.goals[place][1]))
+    return str(solver.check())
 
 
 class Cvc5:
@@ -59,19 +61,24 @@ class Cvc5:
         self._solver.setOption("fresh-binders", "true")
         self._solver.setLogic("ALL")
         self._parser = cvc5.InputParser(self._solver)
-        list(self._run([*self._declare(known), *_assertions(known)]))
+        self._run([*self._declare(known), *_assertions(known)])
 
-    def answers(self, bundle: Bundle) -> Iterator[str]:
-        """Say for each goal whether cvc5 refutes its negation."""
+    def first_unproved(self, bundle: Bundle) -> tuple[int, str] | None:
+        """Return the first goal whose negation cvc5 does not refute, and its answer."""
         marks = [z3.Bool(f"goal.{place}") for place in range(len(bundle.goals))]
         expressions = bundle.assumed + [
             z3.Implies(mark, z3.Not(goal))
             for mark, (_, goal) in zip(marks, bundle.goals, strict=True)
         ]
-        list(self._run([*self._declare(expressions), "(push 1)", *_assertions(expressions)]))
-        for mark in marks:
-            yield from self._run([f"(check-sat-assuming ({mark}))"])
-        list(self._run(["(pop 1)"]))
+        self._run([*self._declare(expressions), "(push 1)", *_assertions(expressions)])
+        try:
+            for place, mark in enumerate(marks):
+                answer = self._run([f"(check-sat-assuming ({mark}))"])
+                if answer != [UNSAT]:
+                    return place, answer[0] if answer else UNKNOWN
+        finally:
+            self._run(["(pop 1)"])
+        return None
 
     def _declare(self, expressions: list[Any]) -> list[str]:
         lines = [line for line in _text(expressions) if line.startswith("(declare-")]
@@ -79,17 +86,19 @@ class Cvc5:
         self._declared.update(new)
         return new
 
-    def _run(self, lines: list[str]) -> Iterator[str]:
+    def _run(self, lines: list[str]) -> list[str]:
         """Run the commands, and say what each `check-sat` answers."""
         text = "\n".join(lines) + "\n"
         self._parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "conditions")
         symbols = self._parser.getSymbolManager()
+        answers = []
         while not (command := self._parser.nextCommand()).isNull():
             answer = str(command.invoke(self._solver, symbols)).strip()
             if str(command).startswith("(check-sat"):
-                yield answer if answer in (UNSAT, SAT) else UNKNOWN
+                answers.append(answer if answer in (UNSAT, SAT) else UNKNOWN)
             elif answer:
                 raise ValueError(f"cvc5 answers {answer!r} to {command}")
+        return answers
 
 
 def model_of(conditions: list[Any], timeout_s: float) -> Any:

@@ -66,6 +66,14 @@ def theorems(specification: Specification | None = None) -> list[Theorem]:
     ]
 
 
+def theorem_named(name: str, specification: Specification | None = None) -> Theorem:
+    """Return a theorem by its name. Raises ValueError when there is none."""
+    for theorem in theorems(specification):
+        if theorem.name == name:
+            return theorem
+    raise ValueError(f"there is no theorem {name!r}")
+
+
 def _state_theorems(spec: Specification) -> list[Theorem]:
     found = []
     for name, entry in spec.pool_properties.STATE_PROPERTIES.items():
