@@ -12,8 +12,8 @@ from kvproof.fuzz.target import PoolConfig
 @dataclass(frozen=True)
 class Signature:
     """What makes two failures distinct: the property, the operation, the branch path of the
-    specification, and features of the layout; for a call that breaks a rule, the rule, and whether the call
-    was accepted or refused half-done.
+    specification, and features of the layout. For a call that breaks a rule the path is the
+    rule, and whether the call was accepted or refused half-done.
     """
 
     property: str

@@ -126,8 +126,8 @@ def judge_events(ledger: Ledger, resident: set[tuple[str, int]]) -> Finding | No
             "each stored hash is its parent's prefix and its tokens",
             lie,
         )
-    believed = set(ledger.consumer)
-    if believed != resident:
+    if ledger.consumer.keys() != resident:
+        believed = set(ledger.consumer)
         return Finding(
             "events-mirror-cache",
             "the folded events are not the resident keys",

@@ -10,7 +10,7 @@ from kvproof.fuzz.calls import Call
 from kvproof.fuzz.layouts import Layout
 from kvproof.fuzz.picks import Pick
 from kvproof.fuzz.run import Run
-from kvproof.spec.quantities import NO_KEY, BlockId, GroupId
+from kvproof.spec.quantities import NO_KEY, BlockId
 from kvproof.spec.transitions import has_full_key, is_readable
 
 Misuse = Callable[[Run, Layout, tuple[int, ...], Pick], Call | None]
@@ -75,12 +75,34 @@ def publish_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 
 
 def publish_again(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
-    """Publish a block that has a full key."""
-    held = enumerate(run.ledger.held)
-    full = [b for b, count in held if count > 0 and has_full_key(run.model.state, BlockId(b))]
+    """Publish a block that has a full key, under the same key or another."""
+    state, held = run.model.state, enumerate(run.ledger.held)
+    full = [b for b, count in held if count > 0 and has_full_key(state, BlockId(b))]
     if not full:
         return None
-    return _publish(layout, tokens, [pick.one(full)], pick.number(0, 1))
+    block = pick.one(full)
+    own = state.block_hash[BlockId(block)]
+    if pick.flag():
+        before = len(own.block_hash) // layout.block_sizes[own.group] - 1
+        return _publish(layout, tuple(own.block_hash), [block], before, own.group)
+    return _publish(layout, tokens, [block], pick.number(0, 1))
+
+
+def publish_in_other_group(
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
+) -> Call | None:
+    """Publish a block that has a key of one group in another group."""
+    state, held = run.model.state, enumerate(run.ledger.held)
+    keyed = [b for b, count in held if count > 0 and state.block_hash[BlockId(b)] != NO_KEY]
+    if not keyed or len(layout.block_sizes) < 2:
+        return None
+    block = pick.one(keyed)
+    own = state.block_hash[BlockId(block)]
+    group = pick.one([group for group in sorted(layout.block_sizes) if group != own.group])
+    same = tuple(own.block_hash) + tokens[len(own.block_hash) :]
+    if pick.flag():
+        return _publish(layout, same, [block], 0, group)
+    return _partial(layout, same, block, layout.hash_block_size, group)
 
 
 def publish_one_block_twice(
@@ -191,7 +213,9 @@ def _unkeyed(run: Run, pick: Pick) -> int | None:
     return pick.one(chosen) if chosen else None
 
 
-def _publish(layout: Layout, tokens: tuple[int, ...], blocks: list[int], first: int = 0) -> Call:
+def _publish(
+    layout: Layout, tokens: tuple[int, ...], blocks: list[int], first: int = 0, group: int = 0
+) -> Call:
     return Call(
         "cache_full_blocks",
         {
@@ -199,22 +223,22 @@ def _publish(layout: Layout, tokens: tuple[int, ...], blocks: list[int], first: 
             "blocks": [0] * first + blocks,
             "num_cached_blocks": first,
             "num_full_blocks": first + len(blocks),
-            "block_size": layout.block_sizes[GroupId(0)],
-            "group": 0,
+            "block_size": layout.block_sizes[group],
+            "group": group,
             "block_mask": None,
         },
     )
 
 
-def _partial(layout: Layout, tokens: tuple[int, ...], block: int, end: int) -> Call:
+def _partial(layout: Layout, tokens: tuple[int, ...], block: int, end: int, group: int = 0) -> Call:
     return Call(
         "cache_partial_block",
         {
             "request": {"tokens": list(tokens)},
             "block": block,
             "num_tokens": end,
-            "group": 0,
-            "block_size": layout.block_sizes[GroupId(0)],
+            "group": group,
+            "block_size": layout.block_sizes[group],
         },
     )
 
@@ -230,6 +254,7 @@ MISUSES: dict[str, Misuse] = {
         use_out_of_range,
         publish_unheld,
         publish_again,
+        publish_in_other_group,
         publish_one_block_twice,
         publish_other_chain,
         publish_short_mask,

@@ -80,7 +80,7 @@ class Model:
         return Observation(
             free=queue.as_list(),  # type: ignore[arg-type]
             ref_cnt=[state.ref_cnt[BlockId(block)] for block in blocks],
-            keys=[_wire_keys(state, BlockId(block)) for block in blocks],
+            keys=_wire_keys(state, blocks),
             index={
                 (to_wire(key.block_hash), key.group): list(listed)
                 for key, listed in index.lists_of.items()
@@ -97,6 +97,7 @@ class Model:
         """
         retired = self.state.retired
         before = self.view()
+        self.hooks.calls = []
         self.pool.state = state = PoolState(self.pool.universe)
         state.retired = retired
         self.pool.universe.known_slots.clear()
@@ -122,7 +123,7 @@ class Model:
         self._adopt_keys(state, seen.keys or before.keys or [])
         self._adopt_index(state, seen, before)
         events = ConcreteEvents()
-        events.folded = {_key(key): None for key in consumer}
+        events.folded = {key_from_wire(key): None for key in consumer}
         state.events = events
         self.hooks.calls = []
 
@@ -138,7 +139,7 @@ class Model:
     def _adopt_keys(self, state: PoolState, keys: list[list[WireKey]]) -> None:
         for number, wire in enumerate(keys):
             block = BlockId(number)
-            mine = sorted(map(_key, wire), key=lambda key: -len(key.block_hash))
+            mine = sorted(map(key_from_wire, wire), key=lambda key: -len(key.block_hash))
             self.pool.universe.known_keys.update(dict.fromkeys(mine))
             state.block_hash[block] = mine[0] if mine else NO_KEY
             state.partial_keys[block] = ConcreteKeySet(tuple(mine[1:]))
@@ -147,7 +148,7 @@ class Model:
         index = ConcreteIndex()
         if seen.index is not None:
             for wire, blocks in seen.index.items():
-                key = _key(wire)
+                key = key_from_wire(wire)
                 self.pool.universe.known_keys[key] = None
                 index.lists_of[key] = {BlockId(block): None for block in blocks}
         else:
@@ -156,10 +157,10 @@ class Model:
                 for key in keys_of(state, BlockId(number)):  # type: ignore[attr-defined]
                     index.insert(key, BlockId(number))
             for wire, blocks in order.items():
-                listed = index.lists_of.get(_key(wire))
+                listed = index.lists_of.get(key_from_wire(wire))
                 if listed is not None:
                     first = [BlockId(block) for block in blocks if BlockId(block) in listed]
-                    index.lists_of[_key(wire)] = dict.fromkeys([*first, *listed])
+                    index.lists_of[key_from_wire(wire)] = dict.fromkeys([*first, *listed])
         state.cached = index
 
     def _get_new_blocks(self, num_blocks: int) -> list[int]:
@@ -207,18 +208,18 @@ class Model:
         return self.pool.get_usage()
 
 
-def _key(wire: WireKey) -> Key:
+def key_from_wire(wire: WireKey) -> Key:
+    """Return a key of the specification."""
     return Key(from_wire(wire[0]), GroupId(wire[1]))
 
 
-def _wire_keys(state: PoolState, block: BlockId) -> list[WireKey]:
-    own = state.block_hash[block]
-    if own == NO_KEY:
-        return []
-    keys = [(to_wire(own.block_hash), int(own.group))]
-    others = state.partial_keys[block]
-    if others.members:  # type: ignore[attr-defined]
-        keys += [(to_wire(k.block_hash), int(k.group)) for k in others]  # type: ignore
+def _wire_keys(state: PoolState, blocks: range) -> list[list[WireKey]]:
+    keys: list[list[WireKey]] = [[] for _ in blocks]
+    for block, own in state.block_hash.items():  # type: ignore[attr-defined]
+        if own != NO_KEY:
+            keys[block].append((to_wire(own.block_hash), own.group))
+            others: ConcreteKeySet = state.partial_keys[block]  # type: ignore[assignment]
+            keys[block] += [(to_wire(key.block_hash), key.group) for key in others.members]
     return keys
 
 

@@ -238,11 +238,13 @@ class Moves:
 
     def misuse(self, pick: Pick) -> None:
         """Make a call that breaks a rule."""
-        kind, tokens = pick.one(sorted(MISUSES)), pick.one(PROMPTS)
-        if self.session.may_misuse(kind, self.careful):
-            call = MISUSES[kind](self.run, self.layout, tokens, pick)
-            if call is not None:
-                self.session.call(self.run, call, careful=False, kind=kind)
+        tokens = pick.one(PROMPTS)
+        for kind in pick.some(sorted(MISUSES), 4, 4):
+            if self.session.may_misuse(kind, self.careful):
+                call = MISUSES[kind](self.run, self.layout, tokens, pick)
+                if call is not None:
+                    self.session.call(self.run, call, careful=False, kind=kind)
+                    return
 
 
 Move = tuple[int, Callable[[Moves], bool], Callable[[Moves, Pick], None]]

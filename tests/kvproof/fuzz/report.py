@@ -17,8 +17,10 @@ from kvproof.spec.properties import Property
 WIDTH = 96
 
 
-def render(failure: Failure, answers: Sequence[Outcome] = ()) -> str:
-    """Write a failure. `answers` are what the target answered to the calls, where known."""
+def render(failure: Failure, answers: Sequence[Outcome] = (), command: str | None = None) -> str:
+    """Write a failure. `answers` are what the target answered to the calls, and `command` is
+    the command line that finds the failure again, where they are known.
+    """
     broken = property_of(failure)
     lines = [
         f"{broken.name} is violated: {broken.klass.value}, {broken.consequence.value}",
@@ -32,7 +34,8 @@ def render(failure: Failure, answers: Sequence[Outcome] = ()) -> str:
     lines += _field("actual", failure.finding.actual or "nothing changes")
     lines += _field("layout", failure.layout)
     lines += _field("signature", failure.signature)
-    lines += _field("seed", f"{failure.seed}: {command(failure)}")
+    again = f": {command}" if command is not None else ""
+    lines += _field("seed", f"{failure.seed}{again}")
     if failure.file is not None:
         lines += _field("saved to", failure.file)
     for note in failure.notes:
@@ -43,14 +46,6 @@ def render(failure: Failure, answers: Sequence[Outcome] = ()) -> str:
 def property_of(failure: Failure) -> Property:
     """Return the property that a failure breaks."""
     return PROPERTIES[failure.property]
-
-
-def command(failure: Failure) -> str:
-    """Return the command line that finds the failure again."""
-    flags = [f"--{name}" for name in ("policy", "misuse") if getattr(failure.flags, name)]
-    name = failure.target
-    target = name if all(c.isalnum() or c in "_-./:" for c in name) else _quoted(name)
-    return " ".join(["kvproof fuzz", target, *flags, f"--seed {failure.seed}"])
 
 
 def program(failure: Failure, answers: Sequence[Outcome] = ()) -> str:

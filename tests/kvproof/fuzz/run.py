@@ -1,9 +1,9 @@
 """One run: a target, the model and the ledger, in lockstep.
 
-The target is compared with the model after every call. While they agree, the statements of
-the state's properties are evaluated for what the call changed: each of them speaks of one
-block, key or slot at a time, and held for all of them before. When they differ, the model
-adopts what was seen, and all statements are evaluated on that.
+The target is compared with the model after every call. While they agree, a property of the
+state is evaluated when something that it reads has changed, and for the blocks, keys and
+slots that the call named: it speaks of one at a time, and held for all of them before. When
+they differ, the model adopts what was seen, and every property is evaluated on all of that.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kvproof.fuzz.branches import branches
 from kvproof.fuzz.calls import Call, Outcome, make
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.ledger import Ledger
-from kvproof.fuzz.model import Model
+from kvproof.fuzz.model import Model, key_from_wire
 from kvproof.fuzz.target import (
     NotExpressible,
     Observation,
@@ -41,6 +41,23 @@ HARMLESS = {"events-mirror-cache"}
 
 WHOLE = {"all-returned", "events-mirror-cache"}
 """Properties that speak of the whole state, and are judged by the ledger."""
+
+
+READS: dict[str, tuple[str, ...]] = {
+    "refs-nonnegative": ("ref_cnt",),
+    "refs-exact": ("ref_cnt",),
+    "free-iff-unreferenced": ("free", "ref_cnt"),
+    "queue-is-a-set": ("free", "num_free_blocks"),
+    "blocks-conserved": ("free", "ref_cnt", "num_free_blocks"),
+    "index-agrees": ("keys", "index"),
+    "one-chain-per-block": ("keys",),
+    "null-inert": ("free", "keys", "index"),
+    "retired-stays-retired": ("keys", "index"),
+}
+"""What each property reads of an observation; ghosts change with what they witness."""
+
+ASKING = {"get_cached_block", "take_events", "get_num_free_blocks", "get_usage"}
+"""Operations that change nothing that can be observed."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,7 @@ class Run:
             for name, found in STATE_PROPERTIES.items()
             if name not in WHOLE and (flags.policy or found.klass is Class.SAFETY)
         ]
-        self._statements = [(n, STATE_PROPERTIES[n].statement) for n in self._names]
+        self._view = self.model.view()
         self.start = self._judge_start()
 
     def branches(self, call: Call) -> frozenset[str]:
@@ -106,9 +123,6 @@ class Run:
 
     def step(self, call: Call) -> Verdict:
         """Make a call on both, and judge."""
-        index = self.model.state.cached
-        assert isinstance(index, ConcreteIndex)
-        self._keys_before = list(index.lists_of)
         took = branches(self.model, call)
         expected, rule = self.model.apply(call)
         try:
@@ -151,7 +165,7 @@ class Run:
             return finding
         expected, actual = judge.describe(view, self.seen)
         self._adopt()
-        finding = self._judge_statements(view)
+        finding = self._judge_statements(self._names, view)
         if finding is None and self.flags.policy:
             finding = Finding("decision-equal", "a new pool differs", expected, actual)
         return finding
@@ -205,11 +219,18 @@ class Run:
         if finding is not None:
             return finding
         self.ledger.record(call, actual.value)
-        view = self.model.view()
-        agrees = not judge.differences(view, self.seen) and (
+        before, view = self._view, self._view
+        if call.name not in ASKING:
+            self._view = view = self.model.view()
+        else:
+            view.hooks = []
+        agrees = (view == self.seen or not judge.differences(view, self.seen)) and (
             expected.value == actual.value or call.name == "take_events"
         )
-        finding = self._judge_state(call, actual, view, agrees)
+        if not agrees:
+            finding = self._judge_difference(view)
+        elif view is not before:
+            finding = self._judge_change(call, actual, before, view)
         if finding is None and (self.drain or call.name == "take_events"):
             finding = self._judge_events(call)
         if finding is None and self.flags.policy and not agrees:
@@ -218,57 +239,71 @@ class Run:
             finding = self._judge_protocol()
         return finding
 
-    def _judge_state(
-        self, call: Call, actual: Outcome, view: Observation, agrees: bool
-    ) -> Finding | None:
-        if agrees:
-            blocks, keys, slots = self._changed(call, actual)
-            with self.model.pool.universe.focus(blocks, keys, slots):
-                return self._judge_statements(view)
+    def _judge_difference(self, view: Observation) -> Finding | None:
         finding = judge.judge_queue(self.seen, self.config.num_gpu_blocks)
         finding = finding or judge.judge_promises(self.seen, self.ledger)
         if finding is not None:
             return finding
         self._adopt()
-        return self._judge_statements(view)
+        return self._judge_statements(self._names, view)
 
-    def _judge_statements(self, view: Observation) -> Finding | None:
-        state = self.model.state
-        for name, statement in self._statements:
+    def _judge_change(
+        self, call: Call, actual: Outcome, before: Observation, view: Observation
+    ) -> Finding | None:
+        changed = {
+            field for field in judge.FIELDS if getattr(before, field) != getattr(view, field)
+        }
+        names = [name for name in self._names if not changed.isdisjoint(READS[name])]
+        if not names:
+            return None
+        focus, about_keys = self.model.pool.universe.focus, []
+        if call.name == "reset_prefix_cache":
+            blocks = [BlockId(block) for block in range(self.config.num_gpu_blocks)]
+        else:
+            blocks = _named(call, actual)
+        if "keys" in changed or "index" in changed:
+            about_keys = [name for name in names if "keys" in READS[name]]
+            names = [name for name in names if name not in about_keys]
+            for block in blocks:
+                with focus((block,), self._keys_about(block, before), ()):
+                    finding = self._judge_statements(about_keys, view)
+                if finding is not None:
+                    return finding
+        with focus(blocks, (), self._holders(blocks)):
+            return self._judge_statements(names, view)
+
+    def _judge_statements(self, names: list[str], view: Observation) -> Finding | None:
+        for name in names:
+            statement = STATE_PROPERTIES[name].statement
             assert statement is not None
-            if not statement(state):
+            if not statement(self.model.state):
                 expected, actual = judge.describe(view, self.seen)
                 return Finding(name, PROPERTIES[name].says, expected, actual)
         return None
 
-    def _changed(self, call: Call, actual: Outcome) -> tuple[list[BlockId], list[Key], list[Slot]]:
-        args, state = call.args, self.model.state
-        if call.name == "reset_prefix_cache" and actual.value:
-            universe = self.model.pool.universe
-            return list(universe.blocks), self._keys_before, list(universe.slots)
-        named = args.get("blocks") or (actual.value if call.name == "get_new_blocks" else ())
-        if "block" in args:
-            named = [args["block"]]
-        blocks = [BlockId(block) for block in dict.fromkeys(named or ())]
-        keys: dict[Key, None] = {}
-        slots = []
-        for block in blocks:
-            own = state.block_hash[block]
-            if own != NO_KEY:
-                keys[own] = None
-            keys.update(dict.fromkeys(state.partial_keys[block]))  # type: ignore[call-overload]
-            keys.update(dict.fromkeys(state.retired[block]))  # type: ignore[call-overload]
-            slots += [state.holder[block, rank] for rank in range(state.ref_cnt[block])]
-        return blocks, list(keys), slots
+    def _keys_about(self, block: BlockId, before: Observation) -> list[Key]:
+        """Return the keys that the block carries, carried before the call, or gave up."""
+        state = self.model.state
+        assert before.keys is not None
+        own = state.block_hash[block]
+        keys = dict.fromkeys(map(key_from_wire, before.keys[block]))
+        if own != NO_KEY:
+            keys[own] = None
+        keys.update(dict.fromkeys(state.partial_keys[block]))  # type: ignore[call-overload]
+        keys.update(dict.fromkeys(state.retired[block]))  # type: ignore[call-overload]
+        return list(keys)
+
+    def _holders(self, blocks: list[BlockId]) -> list[Slot]:
+        state = self.model.state
+        return [state.holder[b, rank] for b in blocks for rank in range(state.ref_cnt[b])]
 
     def _adopt(self) -> None:
-        resident = self._resident()
-        self.model.adopt(self.ledger.held, self.seen, dict.fromkeys(resident))
+        self.model.adopt(self.ledger.held, self.seen, dict.fromkeys(self._resident()))
+        self._view = self.model.view()
 
     def _resident(self) -> set[tuple[str, int]]:
-        if self.seen.index is not None:
-            return {key for key, blocks in self.seen.index.items() if blocks}
-        return set(self.model.view().index or {})
+        index = self._view.index if self.seen.index is None else self.seen.index
+        return {key for key, blocks in (index or {}).items() if blocks}
 
     def _judge_events(self, call: Call) -> Finding | None:
         if not self.config.enable_kv_cache_events:
@@ -285,7 +320,8 @@ class Run:
             self.ledger.record(take, told.value)
         resident = self._resident()
         finding = judge.judge_events(self.ledger, resident)
-        self.ledger.consumer, self.ledger.lies = dict.fromkeys(sorted(resident)), []
+        if finding is not None:
+            self.ledger.consumer, self.ledger.lies = dict.fromkeys(sorted(resident)), []
         return finding
 
     def _judge_protocol(self) -> Finding | None:
@@ -294,7 +330,7 @@ class Run:
         with self.model.pool.universe.focus((), list(index.lists_of), ()):
             if no_stranded_suffix(self.model.state):
                 return None
-        found = judge.text(self.model.view().index)
+        found = judge.text(self._view.index)
         return Finding(
             NO_STRANDED_SUFFIX.name, NO_STRANDED_SUFFIX.says, "every parent is cached", found
         )
@@ -302,3 +338,12 @@ class Run:
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _named(call: Call, actual: Outcome) -> list[BlockId]:
+    """Return the blocks that a call is about."""
+    if call.name == "get_new_blocks":
+        return [BlockId(block) for block in actual.value]
+    if "block" in call.args:
+        return [BlockId(call.args["block"])]
+    return [BlockId(block) for block in dict.fromkeys(call.args.get("blocks", ()))]
