@@ -112,7 +112,7 @@ def test_programs_of_every_kind_of_target() -> None:
 def test_a_report_without_answers() -> None:
     text = render(failure("impl"))
     assert "pool.touch(blocks=[1])\n" in text
-    assert "kvproof fuzz impl --seed 7" in text
+    assert "seed       7\n" in text
 
 
 def _changed(**changes: Any) -> str:

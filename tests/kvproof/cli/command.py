@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from kvproof.cli import interrupt
 from kvproof.cli.errors import Stop, one_line
 
 HOLDS, FAILS, WRONG, STOPPED = 0, 1, 2, 130
@@ -66,7 +67,12 @@ class Kvproof(click.Group):
         keep_hypothesis_out()
         options["standalone_mode"] = False
         options["prog_name"] = "kvproof"
-        sys.exit(self._status(*args, **options))
+        with interrupt.listening():
+            status = self._status(*args, **options)
+            if interrupt.seen():
+                click.echo("kvproof: stopped", err=True)
+                status = STOPPED
+        sys.exit(status)
 
     def _status(self, *args: Any, **options: Any) -> int:
         try:
@@ -81,11 +87,14 @@ class Kvproof(click.Group):
         except Stop as error:
             return _wrong(str(error))
         except (click.Abort, KeyboardInterrupt):
-            click.echo("kvproof: stopped", err=True)
+            if not interrupt.seen():
+                click.echo("kvproof: stopped", err=True)
             return STOPPED
         except (BrokenPipeError, PipeClosed):
             return _pipe_is_gone()
         except Exception:
+            if interrupt.seen():
+                return STOPPED
             traceback.print_exc()
             click.echo("kvproof: this is a bug of kvproof; there is no verdict", err=True)
             return WRONG
@@ -99,6 +108,8 @@ def keep_hypothesis_out() -> None:
 
 
 def _wrong(message: str) -> int:
+    if interrupt.seen():
+        return STOPPED
     click.echo(f"kvproof: {one_line(message)}", err=True)
     return WRONG
 

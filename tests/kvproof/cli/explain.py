@@ -70,7 +70,7 @@ def search(asked: str, entries: list[Entry]) -> list[Entry]:
     """Return the entries that fit a phrase, the best first.
 
     Entries with more of its words come first; of these, those with the rarer words. A word in
-    a name counts twice.
+    a name counts more, the shorter the name is.
     """
     wanted = set(_words(asked))
     texts = [(set(_words(one.name)), set(_words(f"{one.says} {one.words}"))) for one in entries]
@@ -80,7 +80,8 @@ def search(asked: str, entries: list[Entry]) -> list[Entry]:
     }
     scored: list[tuple[int, float, int, Entry]] = []
     for entry, (name, text) in zip(entries, texts, strict=True):
-        hits = [weight[w] * (2 if w in name else 1) for w in sorted(wanted) if w in name | text]
+        share = 1 + 2 * len(wanted & name) / max(len(name), 1)
+        hits = [weight[w] * (share if w in name else 1) for w in sorted(wanted) if w in name | text]
         if hits and len(hits) * 2 >= len(wanted):
             length = 1 + math.log(1 + len(name | text)) / 10
             favoured = 1.5 if KINDS.index(entry.kind) < 6 else 1.0

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from kvproof.cli import interrupt
 from kvproof.cli.errors import Stop
-from kvproof.cli.output import Progress, say
+from kvproof.cli.output import Progress, counted, say
 from kvproof.cli.plan import Plan, plan_from
 from kvproof.cli.records import VERSION, Result, reason, recorded
 from kvproof.cli.summary import summarise
@@ -75,6 +76,7 @@ class _Campaign:
             self.began = monotonic()
             with self.progress:
                 session = self._fuzz(target)
+                interrupt.check()
         except _Leave as leave:
             raise leave.error from None
         except JobFailed as error:
@@ -149,13 +151,14 @@ class _Campaign:
                 if plan.expected is not None and failure.signature in plan.expected:
                     say(f"as expected: {failure.signature}, saved to {failure.file}")
                     return
-                _print_failure(failure, target, len(self.found))
+                _print_failure(failure, target, len(self.found), plan.command(failure.seed))
         except OSError as error:
             raise _Leave(error) from None
 
     def _progress(self, session: Session) -> None:
         self.session = session
         self.progress.tick()
+        interrupt.check()
 
     def _line(self) -> str:
         seconds = monotonic() - self.began
@@ -164,13 +167,13 @@ class _Campaign:
         of = "" if limit is None else f" of {limit:.0f}"
         return (
             f"{seconds:.0f}{of} s, {calls:,} operations, {calls / max(seconds, 0.001):,.0f} a"
-            f" second, {len(self.found)} failures"
+            f" second, {counted(len(self.found), 'failure')}"
         )
 
 
-def _print_failure(failure: Failure, target: Target, number: int) -> None:
+def _print_failure(failure: Failure, target: Target, number: int, command: str) -> None:
     say(f"-- failure {number} " + "-" * 60)
-    say(render(failure, _answers(failure, target)).rstrip())
+    say(render(failure, _answers(failure, target), command).rstrip())
     if target.script is not None:
         say(f"for {target.name}'s engineers: kvproof replay {failure.file} --script")
     say()

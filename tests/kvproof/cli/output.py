@@ -13,6 +13,15 @@ EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Say how many there are.
+
+    >>> counted(1, 'failure'), counted(2000, 'failure')
+    ('1 failure', '2,000 failures')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 class Plain(Console):
     """A console that leaves a closed pipe to the command."""
 

@@ -1,5 +1,6 @@
 """What the options of `kvproof fuzz` say, checked."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ class Plan:
     known: list[str]
     expected: list[str] | None
     save: Path
+
+    def command(self, seed: int) -> str:
+        """Return the command line that makes the same sequences with this seed."""
+        flags = [f"--{name}" for name in ("policy", "misuse") if getattr(self.flags, name)]
+        if len(self.layouts) < len(LAYOUTS):
+            flags += [f"--layout {layout.name}" for layout in self.layouts]
+        target = shlex.quote(self.target)
+        return " ".join(["kvproof fuzz", target, *flags, f"--seed {seed}"])
 
 
 def plan_from(target: str, seed: int, options: dict[str, Any]) -> Plan:

@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from kvproof.cli import interrupt
 from kvproof.cli.counterexample import render, save
 from kvproof.cli.errors import Stop, choose
 from kvproof.cli.folders import check_folder
-from kvproof.cli.output import Progress, say
+from kvproof.cli.output import Progress, counted, say
 from kvproof.cli.records import VERSION, Result, reason, recorded
 from kvproof.proofs.runner import Verdict, prove_all
 from kvproof.proofs.theorems import Theorem, theorems
@@ -78,7 +79,9 @@ class _Proofs:
         self.progress = Progress(self._line)
 
     def run(self, solvers: tuple[str, ...], jobs: int, timeout: float, result: Result) -> int:
-        say(f"kvproof {VERSION} proves {len(self.theorems)} theorems with {' and '.join(solvers)}")
+        say(
+            f"kvproof {VERSION} proves {counted(len(self.theorems), 'theorem')} with {' and '.join(solvers)}"
+        )
         with self.progress:
             try:
                 verdicts = prove_all(
@@ -112,6 +115,7 @@ class _Proofs:
         )
 
     def _report(self, theorem: Theorem, verdict: Verdict) -> None:
+        interrupt.check()
         self.done.append(verdict)
         proved = verdict.status == "proved"
         with self.progress.paused():

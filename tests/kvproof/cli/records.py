@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from kvproof.cli import interrupt
 from kvproof.cli.errors import Stop, one_line
 
 VERSION = importlib.metadata.version("kvproof")
@@ -50,10 +51,10 @@ def recorded(path: str | None, result: Result) -> Iterator[Result]:
 
 
 def _message(error: BaseException) -> str:
+    if interrupt.seen() or isinstance(error, KeyboardInterrupt | click.Abort):
+        return "stopped"
     if isinstance(error, Stop):
         return one_line(str(error))
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return "stopped"
     return one_line(f"internal error: {type(error).__name__}: {error}")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kvproof.cli.output import Table, note, say
+from kvproof.cli.output import Table, counted, note, say
 from kvproof.cli.plan import Plan
 from kvproof.cli.records import Result
 from kvproof.fuzz.branches import BRANCHES
@@ -110,7 +110,7 @@ def _print_counts(plan: Plan, session: Session, seconds: float) -> None:
         f" ({seconds:.1f} s, of these {session.seconds_shrinking:.1f} s shrinking failures)"
     )
     say(
-        f"{session.runs:,} sequences, {session.runs_over:,} of them ended early by a failure;"
+        f"{counted(session.runs, 'sequence')}, {session.runs_over:,} of them ended early by a failure;"
         f" {calls:,} operations"
     )
     if plan.limits.examples is None:
@@ -147,7 +147,7 @@ def _print_failures(plan: Plan, session: Session, found: dict[str, Failure]) -> 
         say()
     if plan.known:
         for name in sorted(session.known_seen):
-            say(f"known, and seen {session.known_seen[name]} times: {name}")
+            say(f"known, and seen {counted(session.known_seen[name], 'time')}: {name}")
         for name in sorted(set(plan.known) - set(session.known_seen)):
             say(f"known, and not seen: {name}")
         say()
@@ -232,9 +232,11 @@ def _verdict(
     held = sum(status.startswith("holds") for status in statuses.values())
     if plan.expected is not None:
         if new or vanished:
-            return f"FAILS: {len(new)} new failures, {len(vanished)} expected ones not seen"
-        return f"HOLDS: exactly the {len(found)} expected failures were seen"
+            return (
+                f"FAILS: {counted(len(new), 'new failure')}, {len(vanished)} expected but not seen"
+            )
+        return f"HOLDS: exactly what was expected: {counted(len(found), 'failure')}"
     if found:
         broken = list(dict.fromkeys(failure.property for failure in found.values()))
-        return f"FAILS: {len(found)} distinct failures; violated: {', '.join(broken)}"
+        return f"FAILS: {counted(len(found), 'distinct failure')}; violated: {', '.join(broken)}"
     return f"HOLDS: no failure; {held} properties judged"
