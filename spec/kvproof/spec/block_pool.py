@@ -93,7 +93,7 @@ class BlockPool:
 
     `hash_block_size` is the number of tokens of one hash unit, and `block_sizes` gives the
     number of tokens in a block of each group, a multiple of it. Raises NegativeCountError
-    when there is no block, BlockSizeError when a size is no multiple.
+    when there is no block, BlockSizeError when a size is not positive or no multiple.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class BlockPool:
         metrics_collector: MetricsCollector | None = None,
     ) -> None:
         requires(num_gpu_blocks > 0, rules.POOL_HAS_NULL, num_gpu_blocks)
+        requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
         for block_size in block_sizes.values():
             fits = block_size > 0 and block_size % hash_block_size == 0
             requires(fits, rules.ONE_BLOCK_SIZE, block_size)

@@ -186,7 +186,7 @@ ONE_CHAIN = Rule(
 FULL_ON_BOUNDARY = Rule(
     "full-on-boundary",
     "a full key ends on a block boundary",
-    "num_tokens",
+    "key",
     "use cache_partial_block for a prefix that ends inside a block",
     TokenCountError,
     "a block that is not full is hit as if it were: wrong data",
@@ -194,7 +194,7 @@ FULL_ON_BOUNDARY = Rule(
 PARTIAL_INSIDE = Rule(
     "partial-inside",
     "a partial key ends inside a block",
-    "num_tokens",
+    "key",
     "use cache_full_blocks for a prefix that ends on a block boundary",
     TokenCountError,
     "a full block is registered as a partial one, and is never promoted",

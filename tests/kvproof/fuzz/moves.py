@@ -6,6 +6,7 @@ happen within a few dozen calls on a small pool.
 """
 
 from collections.abc import Callable
+from math import lcm
 from typing import Any
 
 from kvproof.fuzz.calls import Call, to_wire
@@ -121,7 +122,7 @@ class Moves:
     def hit(self, pick: Pick) -> None:
         """Look a prefix up, and hold what is found."""
         tokens, groups = pick.one(PROMPTS), sorted(self.layout.block_sizes)
-        end = pick.number(1, 6) * self.layout.hash_block_size
+        end = pick.number(1, pick.one([2, 6])) * self.layout.hash_block_size
         lists = [*([group] for group in groups), groups]
         found = self.do("get_cached_block", block_hash=_hash(tokens, end), groups=pick.one(lists))
         if found and not self.run.over:
@@ -150,6 +151,24 @@ class Moves:
             group=group,
             block_mask=mask if first <= last and pick.flag() else None,
         )
+
+    def cache_in_all_groups(self, pick: Pick) -> None:
+        """Publish one prefix in every group, as a request with several tables does."""
+        tokens, sizes = pick.one(PROMPTS[:3]), self.layout.block_sizes
+        end = lcm(*sizes.values())
+        for group, size in sorted(sizes.items()):
+            able = self.keyable(tokens, end, group)
+            if able and not self.run.over:
+                self.do(
+                    "cache_full_blocks",
+                    request={"tokens": list(tokens)},
+                    blocks=[0] * (end // size - 1) + [pick.one(able)],
+                    num_cached_blocks=end // size - 1,
+                    num_full_blocks=end // size,
+                    block_size=size,
+                    group=group,
+                    block_mask=None,
+                )
 
     def cache_partial_block(self, pick: Pick) -> None:
         """Publish a block for a prefix that ends inside it, most often a keyed one."""
@@ -260,6 +279,11 @@ MOVES: dict[str, Move] = {
     "touch": (1, Moves.free_use, Moves.touch),
     "hit": (4, Moves.free_use, Moves.hit),
     "cache_full_blocks": (6, Moves.may_publish, Moves.cache_full_blocks),
+    "cache_in_all_groups": (
+        3,
+        lambda m: m.may_publish() and len(m.layout.block_sizes) > 1,
+        Moves.cache_in_all_groups,
+    ),
     "cache_partial_block": (4, Moves.may_publish_partial, Moves.cache_partial_block),
     "evict_blocks": (1, Moves.free_use, Moves.evict_blocks),
     "admit": (4, lambda m: m.table_use() and len(m.tables) < 4, Moves.admit),

@@ -77,6 +77,12 @@ class PoolRules(RuleBasedStateMachine):
         """Publish consecutive blocks of a request."""
         self.make("cache_full_blocks", data)
 
+    @precondition(possible("cache_in_all_groups"))
+    @rule(data=st.data())
+    def cache_in_all_groups(self, data: st.DataObject) -> None:
+        """Publish one prefix in every group."""
+        self.make("cache_in_all_groups", data)
+
     @precondition(possible("cache_partial_block"))
     @rule(data=st.data())
     def cache_partial_block(self, data: st.DataObject) -> None:

@@ -168,7 +168,7 @@ def _quoted(text: str) -> str:
 def _field(name: str, text: str) -> list[str]:
     return textwrap.wrap(
         " ".join(text.split()),
-        WIDTH + 10,
+        WIDTH + 4,
         initial_indent=f"{name:<10} ",
         subsequent_indent=" " * 11,
         break_on_hyphens=False,

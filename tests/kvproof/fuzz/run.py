@@ -12,7 +12,7 @@ from kvproof.fuzz import judge
 from kvproof.fuzz.branches import branches
 from kvproof.fuzz.calls import Call, Outcome, make
 from kvproof.fuzz.judge import Finding
-from kvproof.fuzz.ledger import Ledger
+from kvproof.fuzz.ledger import Ledger, published
 from kvproof.fuzz.model import Model, key_from_wire
 from kvproof.fuzz.target import (
     NotExpressible,
@@ -344,6 +344,8 @@ def _named(call: Call, actual: Outcome) -> list[BlockId]:
     """Return the blocks that a call is about."""
     if call.name == "get_new_blocks":
         return [BlockId(block) for block in actual.value]
+    if call.name == "cache_full_blocks":
+        return [BlockId(block) for block, _ in published(call)]
     if "block" in call.args:
         return [BlockId(call.args["block"])]
     return [BlockId(block) for block in dict.fromkeys(call.args.get("blocks", ()))]
