@@ -122,3 +122,15 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 2
+
+
+def test_the_documentation_names_every_option() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
+    context = click.Context(command.main)
+    for name in command.COMMANDS:
+        assert f"kvproof {name}" in text
+        found = command.main.get_command(context, name)
+        assert found is not None
+        for parameter in found.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or f"`{option}" in text, option

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kvproof.fuzz.calls import Call
+from kvproof.fuzz.calls import Call, call_from_json
 from kvproof.fuzz.failure import Failure
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.replay import save
@@ -174,3 +174,15 @@ def test_a_file_that_is_too_large(run: Run, tmp_path: Path) -> None:
 
 def test_a_device_is_no_file(run: Run) -> None:
     assert run("replay", "/dev/zero").exit_code == 2
+
+
+def test_the_documented_operations_can_be_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "replay-format.md").read_text()
+    start = text.index('    {"op"')
+    shown = text[start : text.index("`reset_prefix_cache`")]
+    decoder, found = json.JSONDecoder(), []
+    while shown.strip():
+        value, end = decoder.raw_decode(shown.lstrip())
+        shown = shown.lstrip()[end:]
+        found.append(call_from_json(value).name)
+    assert len(found) == 7

@@ -9,7 +9,7 @@ import click
 from kvproof.cli.entries import KINDS, PLURALS, Entry, all_entries
 from kvproof.cli.errors import Stop, plain, unknown
 from kvproof.cli.glossary import ALIASES
-from kvproof.cli.output import say
+from kvproof.cli.output import WIDTH, say, say_wrapped
 
 BEST = 5
 """How many answers a phrase gets, at most."""
@@ -51,7 +51,7 @@ def explain(name: tuple[str, ...]) -> int:
         raise Stop(unknown("name", asked, [one.name for one in entries]))
     for entry in found[:BEST]:
         say(f"{entry.name} ({entry.kind})", "bold")
-        say(f"  {entry.says}")
+        say_wrapped(entry.says, "  ", "  ")
     say()
     say(f"more: kvproof explain {found[0].name}")
     return 0
@@ -119,7 +119,11 @@ def _close(asked: str, entries: list[Entry]) -> bool:
 def _print(entry: Entry) -> None:
     say(f"{entry.name} ({entry.kind})", "bold")
     for line in entry.lines():
-        say(f"  {line}".rstrip())
+        if len(line) <= WIDTH - 2 or line.startswith(" "):
+            say(f"  {line}".rstrip())
+        else:
+            labelled = re.match(r"\S+( \S+)? {2,}", line)
+            say_wrapped(line, "  ", " " * (2 + (labelled.end() if labelled else 0)))
     say()
 
 

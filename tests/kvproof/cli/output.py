@@ -1,6 +1,7 @@
 """Where a command writes: reports to stdout, progress to stderr."""
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -9,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+WIDTH = 100
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
@@ -20,6 +22,24 @@ def counted(number: int, noun: str) -> str:
     ('1 failure', '2,000 failures')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def say_list(label: str, items: Sequence[str]) -> None:
+    """Write a label and a list, in lines that fit a page."""
+    say_wrapped(f"{label}: {', '.join(items) or 'none'}", "", "  ")
+
+
+def say_wrapped(text: str, first: str, others: str) -> None:
+    """Write a text in lines that fit a page, with an indent for the first and the others."""
+    lines = textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    say("\n".join(lines))
 
 
 class Plain(Console):

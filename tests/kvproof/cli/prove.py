@@ -12,7 +12,7 @@ from kvproof.cli import interrupt
 from kvproof.cli.counterexample import render, save
 from kvproof.cli.errors import Stop, choose
 from kvproof.cli.folders import check_folder
-from kvproof.cli.output import Progress, counted, say
+from kvproof.cli.output import Progress, counted, say, say_wrapped
 from kvproof.cli.records import VERSION, Result, reason, recorded
 from kvproof.proofs.runner import Verdict, prove_all
 from kvproof.proofs.theorems import Theorem, theorems
@@ -65,7 +65,7 @@ def _list(chosen: list[Theorem]) -> None:
     for theorem in chosen:
         core = "core" if theorem.core else "    "
         say(f"{theorem.name:<{width}}  {core}  {theorem.where}")
-        say(f"{'':<{width}}        {theorem.says}")
+        say_wrapped(theorem.says, "    ", "    ")
     say(f"{len(chosen)} theorems")
 
 
@@ -79,9 +79,8 @@ class _Proofs:
         self.progress = Progress(self._line)
 
     def run(self, solvers: tuple[str, ...], jobs: int, timeout: float, result: Result) -> int:
-        say(
-            f"kvproof {VERSION} proves {counted(len(self.theorems), 'theorem')} with {' and '.join(solvers)}"
-        )
+        many = counted(len(self.theorems), "theorem")
+        say(f"kvproof {VERSION} proves {many} with {' and '.join(solvers)}")
         with self.progress:
             try:
                 verdicts = prove_all(
@@ -128,7 +127,7 @@ class _Proofs:
                 self._explain(theorem, verdict)
 
     def _explain(self, theorem: Theorem, verdict: Verdict) -> None:
-        say(f"  {theorem.says}")
+        say_wrapped(theorem.says, "  ", "  ")
         say(f"  stated in {theorem.where}")
         for line in verdict.detail:
             say(f"  {line}")

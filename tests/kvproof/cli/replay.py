@@ -1,6 +1,7 @@
 """`kvproof replay`: make a saved failure happen again."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from kvproof.fuzz.replay import replay as make
 from kvproof.fuzz.report import program, property_of
 from kvproof.fuzz.report import render as show
 from kvproof.fuzz.vllm_script import engine_script
+
+ENGINE_SCRIPTS: dict[str, Callable[..., str]] = {"vllm": engine_script}
+"""For each target the writer of programs that import only the engine."""
 
 
 @click.command()
@@ -46,29 +50,21 @@ def replay(file: str, target: str | None, script: bool) -> int:
 
 
 def script_of(failure: Failure) -> str:
-    """Return a program that shows the failure: of the engine only, where the target has one."""
-    known = {"vllm": engine_script}
-    writer: Any = known.get(failure.target)
-    if writer is None and not failure.target.startswith(("impl", "defect:")):
-        try:
-            found = find_target(failure.target)
-        except Stop:
-            pass
-        else:
-            writer = found.script
-            found.close()
+    """Return a program that shows the failure: of the engine only, where there is a writer for
+    it. The target is not imported.
+    """
     broken = property_of(failure)
+    writer = ENGINE_SCRIPTS.get(failure.target)
     if writer is None:
         head = f"# {broken.name}: {broken.says}"
         return f"{head}\n{program(failure)}"
-    script: str = writer(
+    return writer(
         config=failure.config,
         calls=[(call.name, call.args) for call in failure.calls],
         title=f"{broken.name}: {broken.says}. When it does not hold, {broken.because}.",
         expected=failure.finding.expected,
         actual=failure.finding.actual,
     )
-    return script
 
 
 def _replay_failure(failure: Failure, path: Path) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kvproof.cli.output import Table, counted, note, say
+from kvproof.cli.output import Table, counted, note, say, say_list
 from kvproof.cli.plan import Plan
 from kvproof.cli.records import Result
 from kvproof.fuzz.branches import BRANCHES
@@ -89,17 +89,17 @@ def _print_operations(session: Session, lacks: list[str]) -> None:
 def _print_weakness(session: Session, lacks: list[str]) -> None:
     missed = [name for name in session.never_taken() if name.partition(":")[0] not in lacks]
     if missed:
-        say(f"never taken: {', '.join(missed)}")
+        say_list("never taken", missed)
         say("This run is weak: what it never did, it cannot have judged. Run it for longer.")
     say()
 
 
 def _print_misuses(session: Session) -> None:
     tried = [f"{kind} {session.misuses[kind]}" for kind in MISUSES if session.misuses[kind]]
-    say(f"misuse tried: {', '.join(tried) or 'none'}")
+    say_list("misuse tried", tried)
     missed = [kind for kind in MISUSES if not session.misuses[kind]]
     if missed:
-        say(f"misuse never tried: {', '.join(missed)}")
+        say_list("misuse never tried", missed)
     say()
 
 
@@ -110,8 +110,8 @@ def _print_counts(plan: Plan, session: Session, seconds: float) -> None:
         f" ({seconds:.1f} s, of these {session.seconds_shrinking:.1f} s shrinking failures)"
     )
     say(
-        f"{counted(session.runs, 'sequence')}, {session.runs_over:,} of them ended early by a failure;"
-        f" {calls:,} operations"
+        f"{counted(session.runs, 'sequence')}, {session.runs_over:,} of them ended early by a"
+        f" failure; {counted(calls, 'operation')}"
     )
     if plan.limits.examples is None:
         say(rate)
