@@ -142,6 +142,28 @@ def hit_backed(step: Step) -> Bool:
     )
 
 
+def prediction_exact(step: Step) -> Bool:
+    """The block that is handed out leaves the queue, and so does a block that is shared while
+    nobody holds it. No other block leaves.
+    """
+    before, after, block = step.before, step.after, step.block
+    may_leave = step.transition in ("acquire", "share") and not step.refused
+
+    def leaves(other: BlockId) -> Bool:
+        if not may_leave:
+            return False
+        if step.transition == "acquire":
+            return other == block
+        return (other == block) & (before.ref_cnt[block] == 0)
+
+    return forall(
+        before.universe.blocks,
+        lambda other: iff(
+            before.free_queue.has(other) & neg(after.free_queue.has(other)), leaves(other)
+        ),
+    )
+
+
 def failed_is_noop(step: Step) -> Bool:
     """A transition that raises has changed nothing."""
     return implies(step.refused, same_state(step.before, step.after))
@@ -190,6 +212,7 @@ STEP_STATEMENTS: dict[str, Callable[[Step], Bool]] = {
     "lazy-eviction": lazy_eviction,
     "first-inserted": first_inserted,
     "hit-backed": hit_backed,
+    "prediction-exact": prediction_exact,
     "failed-is-noop": failed_is_noop,
 }
 """The statements that are proved for each transition."""
@@ -220,6 +243,15 @@ STEP_PROPERTIES: dict[str, Property] = {
             Consequence.WRONG_DATA,
             "a request reads the keys and values of other tokens",
             _POOL + "get_cached_block",
+        ),
+        _step(
+            "prediction-exact",
+            Class.SAFETY,
+            "the blocks announced equal the blocks that leave the queue (untouched hits included);"
+            " announced <= free means no error",
+            Consequence.CRASH,
+            "a caller that made room for what was announced meets an empty queue",
+            _POOL + "get_new_blocks, touch",
         ),
         _step(
             "failed-is-noop",

@@ -35,6 +35,7 @@ LAYOUTS: dict[str, Layout] = {
     for layout in (
         Layout("one-size", "one group, one hash unit to a block", 2, {0: 2}),
         Layout("partial", "one group, three hash units to a block: partial keys", 2, {0: 6}),
+        Layout("two-groups", "two groups of one block size: partial keys", 2, {0: 4, 1: 4}),
         Layout("two-sizes", "two groups of different block size", 2, {0: 2, 1: 4}),
         Layout("caching-off", "prefix caching off", 2, {0: 2}, enable_caching=False),
         Layout("full", "one full-attention group, used table by table", 2, {0: 2}, protocol=True),

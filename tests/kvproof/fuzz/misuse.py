@@ -96,13 +96,15 @@ def publish_in_other_group(
     keyed = [b for b, count in held if count > 0 and state.block_hash[BlockId(b)] != NO_KEY]
     if not keyed or len(layout.block_sizes) < 2:
         return None
-    block = pick.one(keyed)
+    keyed.sort(key=lambda b: len(state.block_hash[BlockId(b)].block_hash))
+    block = pick.one(keyed[:2])
     own = state.block_hash[BlockId(block)]
     group = pick.one([group for group in sorted(layout.block_sizes) if group != own.group])
     same = tuple(own.block_hash) + tokens[len(own.block_hash) :]
     if pick.flag():
         return _publish(layout, same, [block], 0, group)
-    return _partial(layout, same, block, layout.hash_block_size, group)
+    end, size = len(own.block_hash), layout.block_sizes[group]
+    return _partial(layout, same, block, end if end % size else layout.hash_block_size, group)
 
 
 def publish_one_block_twice(

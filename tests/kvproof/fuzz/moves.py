@@ -184,7 +184,7 @@ class Moves:
             tokens = pick.one(fitting or [tuple(map(int, own.block_hash))])
         else:
             block = pick.one([*(b for b in held if b not in keyed), 0])
-            group = pick.one(sorted(sizes))
+            group = pick.one([group for group, size in sorted(sizes.items()) if size > unit])
             size, tokens = sizes[group], pick.one(PROMPTS)
             first = pick.number(0, len(tokens) // size - 1) * size
         ends = [end for end in range(first + unit, first + size, unit) if end <= len(tokens)]
