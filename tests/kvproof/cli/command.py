@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from kvproof.cli import interrupt
-from kvproof.cli.errors import Stop, one_line
+from kvproof.cli.errors import PipeClosed, Stop, one_line
 
 HOLDS, FAILS, WRONG, STOPPED = 0, 1, 2, 130
 """The exit statuses."""
@@ -26,10 +26,6 @@ COMMANDS = {
     "explain": "Explain a name, or answer a phrase.",
 }
 """The commands: each a function in a module of its name, imported when it is used."""
-
-
-class PipeClosed(Exception):
-    """Nobody reads the output any more."""
 
 
 class Kvproof(click.Group):
@@ -56,11 +52,14 @@ class Kvproof(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was chosen. A closed pipe is not left to click: it exits with 1."""
+        """Run the command that was chosen. A broken pipe is not left to click: it exits with 1.
+
+        One that is not that of stdout is a target's.
+        """
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise PipeClosed from None
+            raise Stop("the target has ended, or has closed its input") from None
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the command and exit."""

@@ -8,6 +8,10 @@ class Stop(Exception):
     """The command cannot go on; the message says why, in one line."""
 
 
+class PipeClosed(Exception):
+    """Nobody reads the output any more."""
+
+
 def one_line(text: str) -> str:
     r"""Put a text on one line, and show what cannot be printed as an escape.
 

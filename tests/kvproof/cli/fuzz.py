@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from kvproof.cli import interrupt
-from kvproof.cli.errors import Stop
+from kvproof.cli.errors import PipeClosed, Stop
 from kvproof.cli.output import Progress, counted, say
 from kvproof.cli.plan import Plan, plan_from
 from kvproof.cli.records import VERSION, Result, reason, recorded
-from kvproof.cli.summary import summarise
+from kvproof.cli.summary import Ability, summarise
 from kvproof.cli.target import find_target
 from kvproof.fuzz.calls import Outcome
 from kvproof.fuzz.campaign import run_campaign
@@ -26,7 +26,12 @@ from kvproof.fuzz.targets import Target
 
 @click.command()
 @click.argument("target")
-@click.option("--level", type=click.Choice(["pool", "manager", "all"]), default="all")
+@click.option(
+    "--level",
+    type=click.Choice(["pool", "manager", "all"]),
+    default="all",
+    help="What is fuzzed: pool, or every level there is.",
+)
 @click.option("--layout", "layouts", multiple=True, metavar="NAME", help="Only this layout.")
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME", help="Report only this property."
@@ -72,7 +77,7 @@ class _Campaign:
     def run(self, result: Result) -> int:
         target = find_target(self.plan.target)
         try:
-            shown = self._head(target)
+            ability = self._head(target)
             self.began = monotonic()
             with self.progress:
                 session = self._fuzz(target)
@@ -90,10 +95,10 @@ class _Campaign:
             raise Stop(blamed) from None
         finally:
             target.close()
-        return summarise(self.plan, session, self.found, shown, monotonic() - self.began, result)
+        return summarise(self.plan, session, self.found, ability, monotonic() - self.began, result)
 
-    def _head(self, target: Target) -> list[str]:
-        """Say what begins. Return the names of what the target does not show or do."""
+    def _head(self, target: Target) -> Ability:
+        """Say what begins. Return what the target does not have and does not show."""
         pool = target.factory(PoolConfig(num_gpu_blocks=4))
         seen = pool.observe()
         lacks = [name for name in OPERATIONS if name not in pool.operations]
@@ -109,7 +114,7 @@ class _Campaign:
             say(f"the target does not show {', '.join(hidden)}")
         say(f"seed {self.plan.seed}: repeat with --seed {self.plan.seed}")
         say()
-        return lacks
+        return Ability(lacks, hidden)
 
     def _fuzz(self, target: Target) -> Session:
         plan = self.plan
@@ -152,7 +157,7 @@ class _Campaign:
                     say(f"as expected: {failure.signature}, saved to {failure.file}")
                     return
                 _print_failure(failure, target, len(self.found), plan.command(failure.seed))
-        except OSError as error:
+        except PipeClosed as error:
             raise _Leave(error) from None
 
     def _progress(self, session: Session) -> None:

@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from kvproof.cli.errors import PipeClosed
+
 WIDTH = 100
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -47,7 +49,7 @@ class Plain(Console):
 
     def on_broken_pipe(self) -> None:
         """Nobody reads what is written."""
-        raise BrokenPipeError
+        raise PipeClosed
 
 
 def say(text: str = "", style: str | None = None) -> None:

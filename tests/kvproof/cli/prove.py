@@ -11,7 +11,6 @@ import click
 from kvproof.cli import interrupt
 from kvproof.cli.counterexample import render, save
 from kvproof.cli.errors import Stop, choose
-from kvproof.cli.folders import check_folder
 from kvproof.cli.output import Progress, counted, say, say_wrapped
 from kvproof.cli.records import VERSION, Result, reason, recorded
 from kvproof.proofs.runner import Verdict, prove_all
@@ -44,11 +43,17 @@ def prove(names: tuple[str, ...], json_file: str | None, **options: Any) -> int:
             return 0
         if not 0 < options["timeout"] < 1e9:
             raise Stop(f"--timeout must be a positive number, not {options['timeout']}")
-        check_folder(SAVE)
         solver = options["solver"]
         solvers = ("z3", "cvc5") if solver == "all" else (solver,)
-        jobs = options["jobs"] or len(os.sched_getaffinity(0))
+        jobs = options["jobs"] or cores()
         return _Proofs(chosen).run(solvers, jobs, options["timeout"], result)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _chosen(names: tuple[str, ...], core: bool) -> list[Theorem]:
@@ -137,7 +142,8 @@ class _Proofs:
             try:
                 path = str(save(found, SAVE))
             except OSError as error:
-                raise Stop(f"cannot write to {SAVE}: {reason(error)}") from None
+                say(f"  not saved: cannot write to {SAVE}: {reason(error)}")
+                return
             self.files[verdict.theorem] = path
             say(f"  saved to {path}: kvproof replay {path}")
 

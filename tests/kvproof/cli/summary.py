@@ -1,5 +1,6 @@
 """The closing report of `kvproof fuzz`, and the verdict."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from kvproof.cli.output import Table, counted, note, say, say_list
@@ -20,22 +21,40 @@ NEEDS = {
 }
 """Properties that say nothing of a target without this operation."""
 
+SHOWS = {
+    "refs-nonnegative": ("ref_cnt",),
+    "refs-exact": ("ref_cnt",),
+    "queue-is-a-set": ("free",),
+    "index-agrees": ("index", "keys"),
+    "one-chain-per-block": ("keys",),
+    "retired-stays-retired": ("index", "keys"),
+}
+"""Properties that say nothing of a target that shows none of these fields."""
+
+
+@dataclass(frozen=True)
+class Ability:
+    """The operations that a target lacks, and the fields that it does not show."""
+
+    lacks: list[str]
+    hidden: list[str]
+
 
 def summarise(
     plan: Plan,
     session: Session,
     found: dict[str, Failure],
-    lacks: list[str],
+    ability: Ability,
     seconds: float,
     result: Result,
 ) -> int:
     """Print the report, fill in the result, and return the exit status."""
-    _print_operations(session, lacks)
-    _print_weakness(session, lacks)
+    _print_operations(session, ability.lacks)
+    _print_weakness(session, ability.lacks)
     if plan.flags.misuse:
         _print_misuses(session)
     _print_counts(plan, session, seconds)
-    statuses = judged(plan, session, found, lacks)
+    statuses = judged(plan, session, found, ability)
     _print_properties(statuses, found)
     _print_failures(plan, session, found)
     new, vanished = _against_expectation(plan, session, found)
@@ -47,7 +66,7 @@ def summarise(
 
 
 def judged(
-    plan: Plan, session: Session, found: dict[str, Failure], lacks: list[str]
+    plan: Plan, session: Session, found: dict[str, Failure], ability: Ability
 ) -> dict[str, str]:
     """Return for each property `holds`, `violated`, or why it was not judged."""
     violated = {failure.property for failure in found.values()}
@@ -61,11 +80,13 @@ def judged(
             statuses[name] = "needs --policy"
         elif entry.klass is Class.MISUSE and not plan.flags.misuse:
             statuses[name] = "needs --misuse"
-        elif NEEDS.get(name) in lacks:
+        elif set(SHOWS.get(name, "?")) <= set(ability.hidden):
+            statuses[name] = f"the target does not show {' or '.join(SHOWS[name])}"
+        elif NEEDS.get(name) in ability.lacks:
             statuses[name] = f"the target has no {NEEDS[name]}"
         elif name == NO_STRANDED_SUFFIX.name and not any(one.protocol for one in plan.layouts):
             statuses[name] = "needs the layout full"
-        elif name.startswith("retired") and "cache_partial_block" in lacks:
+        elif name.startswith("retired") and "cache_partial_block" in ability.lacks:
             statuses[name] = "the target has no cache_partial_block"
         else:
             statuses[name] = "holds"

@@ -13,6 +13,8 @@ def find_target(name: str) -> Target:
         raise Stop(str(error)) from None
     except ValueError as error:
         raise Stop(f"the target {name!r} cannot be read: {error}") from None
+    except OSError as error:
+        raise Stop(f"the target {name!r} does not start: {error}") from None
     except SystemExit:
         raise Stop(f"the target {name!r} ends the program when it is imported") from None
     except ImportError as error:
