@@ -5,8 +5,9 @@ and `hash_map` (which block answers for which hash); `events` is what the pool t
 are ints, and a block hash is any hashable value: a pool never looks inside it.
 """
 
-from kvproof.impl.block_pool import BlockPool, Key, KVCacheBlock, MetricsCollector, Request
+from kvproof.impl.block_pool import BlockPool
 from kvproof.impl.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from kvproof.impl.interface import Key, KVCacheBlock, MetricsCollector, Request
 
 __all__ = [
     "AllBlocksCleared",
