@@ -70,7 +70,7 @@ def test_each_part_is_a_typed_package_of_one_namespace(part: str) -> None:
 def test_modules_hold_one_idea(part: str) -> None:
     for module in PARTS[part].rglob("*.py"):
         lines = len(module.read_text(encoding="utf-8").splitlines())
-        assert lines <= 420, f"{module.relative_to(ROOT)} has {lines} lines"
+        assert lines <= 440, f"{module.relative_to(ROOT)} has {lines} lines"
 
 
 @pytest.mark.slow
