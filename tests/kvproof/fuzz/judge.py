@@ -11,7 +11,7 @@ from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome
 from kvproof.fuzz.ledger import Ledger
-from kvproof.fuzz.target import Observation
+from kvproof.fuzz.target import Observation, TargetBroken
 
 FIELDS = ("free", "ref_cnt", "keys", "index", "num_free_blocks", "hooks")
 
@@ -61,7 +61,7 @@ def judge_answer(call: Call, expected: Outcome, actual: Outcome, ledger: Ledger)
     if name == "get_usage":
         usable = max(len(ledger.held) - 1, 1)
         used_share = (len(ledger.held) - 1 - ledger.held[1:].count(0)) / usable
-        if abs(value - used_share) > 1e-6:
+        if not abs(value - used_share) <= 1e-6:  # NaN is wrong, too
             return broken("blocks-conserved", "the usage is not the share of held blocks")
     return None
 
@@ -84,7 +84,16 @@ def _judge_blocks(
 
 
 def judge_promises(seen: Observation, ledger: Ledger) -> Finding | None:
-    """No block is listed under a key that it was not given since it was handed out."""
+    """No block is listed under a key, or shown to carry one, that it was not given since it
+    was handed out.
+    """
+    if seen.index is None:
+        for block, keys in enumerate(seen.keys or ()):
+            for key in keys:
+                if key not in ledger.promised[block]:
+                    says = f"block {block} carries a key that it was not given"
+                    shown = f"block {block}: {text(keys)}"
+                    return Finding("index-agrees", says, f"not {text(key)}", shown)
     for key, blocks in (seen.index or {}).items():
         for block in blocks:
             if not 0 <= block < len(ledger.promised) or key not in ledger.promised[block]:
@@ -116,16 +125,40 @@ def judge_queue(seen: Observation, num_blocks: int) -> Finding | None:
     return None
 
 
+def judge_lies(ledger: Ledger) -> Finding | None:
+    """A consumer was told no lies."""
+    if not ledger.lies:
+        return None
+    return Finding(
+        "events-mirror-cache",
+        "an event's parent and tokens give another hash than it says",
+        "each stored hash is its parent's prefix and its tokens",
+        ledger.lies[0],
+    )
+
+
+def judge_belief(call: Call, actual: Outcome, ledger: Ledger) -> Finding | None:
+    """A lookup's answer agrees with what a consumer believes that has taken all events. All
+    that can be judged of a target that does not show what is resident.
+    """
+    if call.name != "get_cached_block":
+        return judge_lies(ledger)
+    asked = [(call.args["block_hash"], group) for group in call.args["groups"]]
+    believed = all(key in ledger.consumer for key in asked)
+    if believed == (actual.value is not None):
+        return judge_lies(ledger)
+    return Finding(
+        "events-mirror-cache",
+        "the folded events say otherwise than a lookup",
+        f"{actual}, as believed: {_texts(set(ledger.consumer))}",
+        str(actual),
+    )
+
+
 def judge_events(ledger: Ledger, resident: set[tuple[str, int]]) -> Finding | None:
     """A consumer that has taken all events believes what is resident, and was told no lies."""
     if ledger.lies:
-        lie = ledger.lies[0]
-        return Finding(
-            "events-mirror-cache",
-            "an event's parent and tokens give another hash than it says",
-            "each stored hash is its parent's prefix and its tokens",
-            lie,
-        )
+        return judge_lies(ledger)
     if ledger.consumer.keys() != resident:
         believed = set(ledger.consumer)
         return Finding(
@@ -170,20 +203,24 @@ def differences(view: Observation, seen: Observation) -> list[str]:
         field
         for field in FIELDS
         if getattr(seen, field) is not None
+        and getattr(view, field) is not None
         and not same(field, getattr(view, field), getattr(seen, field))
     ]
 
 
 def same(field: str, wanted: Any, found: Any) -> bool:
     """Two values of a field agree. The null block's count and hooks are not compared, and a
-    block's keys only as its longest and the others.
+    block's keys only as its longest and the others. Raises TargetBroken when `found` is no
+    value of this field at all.
     """
     if found == wanted:
         return True
+    if not _is_shown(field, wanted, found):
+        raise TargetBroken(f"observe: {field} must be {_SHAPES[field]}, not {found!r:.200}")
     if field == "ref_cnt":
         return bool(found[1:] == wanted[1:])
     if field == "keys":
-        return len(found) == len(wanted) and all(
+        return all(
             a[:1] == b[:1] and set(a) == set(b) and len(a) == len(b)
             for a, b in zip(found, wanted, strict=True)
         )
@@ -236,14 +273,53 @@ def _is_ids(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_key(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and type(value[1]) is int
+    )
+
+
+def _is_shown(field: str, wanted: Any, found: Any) -> bool:
+    if field == "num_free_blocks":
+        return type(found) is int
+    if field == "index":
+        return (
+            isinstance(found, dict)
+            and all(map(_is_key, found))
+            and all(map(_is_ids, found.values()))
+        )
+    if field == "keys":
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(isinstance(keys, list) and all(map(_is_key, keys)) for keys in found)
+        )
+    if field == "hooks":
+        return isinstance(found, list) and all(map(_is_key, found))
+    return _is_ids(found) and (field == "free" or len(found) == len(wanted))
+
+
+_SHAPES = {
+    "free": "a list of blocks",
+    "ref_cnt": "a list with one count for each block",
+    "keys": "a list with one list of tuples (hash, group) for each block",
+    "index": "a dict from tuples (hash, group) to lists of blocks",
+    "num_free_blocks": "a number",
+    "hooks": "a list of tuples (name, block)",
+}
 
 
 _FORMS: dict[str, Callable[[Any], bool]] = {
     "get_new_blocks": _is_ids,
     "get_cached_block": lambda value: value is None or _is_ids(value),
     "reset_prefix_cache": lambda value: isinstance(value, bool),
-    "get_num_free_blocks": _is_number,
+    "get_num_free_blocks": lambda value: type(value) is int,
     "get_usage": _is_number,
     "take_events": lambda value: isinstance(value, list) and all(map(_is_event, value)),
 }

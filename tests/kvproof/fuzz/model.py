@@ -120,7 +120,11 @@ class Model:
             rest = [b for b, count in enumerate(held) if b and count == 0 and b not in known]
             free = rest + known
         state.free_queue = ConcreteQueue([BlockId(block) for block in free])
-        self._adopt_keys(state, seen.keys or before.keys or [])
+        keys = seen.keys
+        if keys is None and seen.index is not None:
+            listed = seen.index.items()
+            keys = [[key for key, found in listed if block in found] for block in range(len(held))]
+        self._adopt_keys(state, before.keys or [] if keys is None else keys)
         self._adopt_index(state, seen, before)
         events = ConcreteEvents()
         events.folded = {key_from_wire(key): None for key in consumer}

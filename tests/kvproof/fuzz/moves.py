@@ -82,8 +82,12 @@ class Moves:
         return [block for block, count in enumerate(self.run.ledger.held) for _ in range(count)]
 
     def readable(self) -> list[int]:
-        """Every block that can be touched; the null block is among them."""
+        """Every block that can be touched; the null block is among them. Of a target that does
+        not show its keys, only those that are held: others may have lost their keys early.
+        """
         blocks = range(1, self.run.config.num_gpu_blocks)
+        if not self.run.shows_keys:
+            return [0, *(block for block in blocks if self.run.ledger.held[block] > 0)]
         return [0, *(b for b in blocks if is_readable(self.run.model.state, BlockId(b)))]
 
     def keyable(self, tokens: tuple[int, ...], end: int, group: int) -> list[int]:

@@ -6,14 +6,14 @@ slots that the call named: it speaks of one at a time, and held for all of them 
 they differ, the model adopts what was seen, and every property is evaluated on all of that.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvproof.fuzz import judge
 from kvproof.fuzz.branches import branches
 from kvproof.fuzz.calls import Call, Outcome, make
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.ledger import Ledger, published
-from kvproof.fuzz.model import Model, key_from_wire
+from kvproof.fuzz.model import Model, WireKey, key_from_wire
 from kvproof.fuzz.target import (
     NotExpressible,
     Observation,
@@ -89,7 +89,8 @@ class Verdict:
 class Run:
     """A fresh target and a fresh model. `drain` takes the events after every call.
 
-    `over` is set when a broken property leaves nothing to compare with.
+    `over` is set when a broken property leaves nothing to compare with. `agreed` says that
+    the target has done what the model did, as far as was seen.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Run:
         self.ledger = Ledger(config)
         self.drain = drain and "take_events" in self.target.operations
         self.over = False
+        self.agreed = True
         self.seen = self.target.observe()
         self._names = [
             name
@@ -124,11 +126,11 @@ class Run:
     def step(self, call: Call) -> Verdict:
         """Make a call on both, and judge."""
         took = branches(self.model, call)
-        expected, rule = self.model.apply(call)
         try:
             actual = self._make(call)
-        except NotExpressible:
-            return Verdict(call, took, rule, Outcome(error="not expressible"), None)
+        except NotExpressible:  # nothing was called: the model must not move either
+            return Verdict(call, frozenset(), None, Outcome(error="not expressible"), None)
+        expected, rule = self.model.apply(call)
         before, shown = self.seen, self._observe()
         self.seen = Observation() if shown.refused else shown.value
         if shown.refused:
@@ -160,11 +162,13 @@ class Run:
 
     def _judge_start(self) -> Finding | None:
         view = self.model.view()
+        if not judge.differences(view, self.seen):
+            return None
         finding = judge.judge_queue(self.seen, self.config.num_gpu_blocks)
-        if finding is not None or not judge.differences(view, self.seen):
+        if finding is not None:
             return finding
         expected, actual = judge.describe(view, self.seen)
-        self._adopt()
+        self._adopt(self.seen)
         finding = self._judge_statements(self._names, view)
         if finding is None and self.flags.policy:
             finding = Finding("decision-equal", "a new pool differs", expected, actual)
@@ -228,23 +232,25 @@ class Run:
             expected.value == actual.value or call.name == "take_events"
         )
         if not agrees:
-            finding = self._judge_difference(view)
+            finding = self._judge_difference(call, actual, view)
         elif view is not before:
             finding = self._judge_change(call, actual, before, view)
         if finding is None and (self.drain or call.name == "take_events"):
-            finding = self._judge_events(call)
+            finding = self._judge_events(call, actual)
         if finding is None and self.flags.policy and not agrees:
             finding = judge.judge_policy(call, expected, actual, view, self.seen)
         if finding is None and self.protocol and self.flags.policy:
             finding = self._judge_protocol()
         return finding
 
-    def _judge_difference(self, view: Observation) -> Finding | None:
+    def _judge_difference(self, call: Call, actual: Outcome, view: Observation) -> Finding | None:
+        self.agreed = False
         finding = judge.judge_queue(self.seen, self.config.num_gpu_blocks)
         finding = finding or judge.judge_promises(self.seen, self.ledger)
         if finding is not None:
             return finding
-        self._adopt()
+        shown = self.shows_keys
+        self._adopt(self.seen if shown else replace(self.seen, keys=self._guess(call, actual)))
         return self._judge_statements(self._names, view)
 
     def _judge_change(
@@ -297,15 +303,45 @@ class Run:
         state = self.model.state
         return [state.holder[b, rank] for b in blocks for rank in range(state.ref_cnt[b])]
 
-    def _adopt(self) -> None:
-        self.model.adopt(self.ledger.held, self.seen, dict.fromkeys(self._resident()))
+    @property
+    def shows_keys(self) -> bool:
+        """The target shows which block carries which key."""
+        return self.seen.keys is not None or self.seen.index is not None
+
+    def _guess(self, call: Call, actual: Outcome) -> list[list[WireKey]]:
+        """Return the keys that blocks may carry, of a target that does not show them: what the
+        model has and what was promised, as far as a lookup's answer does not say otherwise.
+        """
+        assert self._view.keys is not None
+        promised = self.ledger.promised
+        keys = [
+            [key for key in mine if key in promised[block]]
+            for block, mine in enumerate(self._view.keys)
+        ]
+        if call.name == "get_cached_block":
+            asked = [(call.args["block_hash"], group) for group in call.args["groups"]]
+            if actual.value is None and len(asked) == 1:
+                keys = [[key for key in mine if key != asked[0]] for mine in keys]
+            for block, key in zip(actual.value or (), asked, strict=False):
+                if key not in keys[block]:
+                    keys[block].append(key)
+        return keys
+
+    def _adopt(self, seen: Observation) -> None:
+        self.model.adopt(self.ledger.held, seen, self.ledger.consumer)
         self._view = self.model.view()
 
-    def _resident(self) -> set[tuple[str, int]]:
+    def _resident(self) -> set[WireKey] | None:
+        """Return the keys that are resident, None when the target does not show them and may
+        go its own way.
+        """
+        alike = self.agreed and self.flags.policy
+        if not alike and not self.shows_keys:
+            return None
         index = self._view.index if self.seen.index is None else self.seen.index
         return {key for key, blocks in (index or {}).items() if blocks}
 
-    def _judge_events(self, call: Call) -> Finding | None:
+    def _judge_events(self, call: Call, actual: Outcome) -> Finding | None:
         if not self.config.enable_kv_cache_events:
             return None
         if call.name != "take_events":
@@ -319,7 +355,11 @@ class Run:
                 )
             self.ledger.record(take, told.value)
         resident = self._resident()
-        finding = judge.judge_events(self.ledger, resident)
+        if resident is None:
+            finding = judge.judge_belief(call, actual, self.ledger)
+            resident = set(self.ledger.consumer)
+        else:
+            finding = judge.judge_events(self.ledger, resident)
         if finding is not None:
             self.ledger.consumer, self.ledger.lies = dict.fromkeys(sorted(resident)), []
         return finding

@@ -86,6 +86,10 @@ class Session:
         if careful and self._leads_to_failure(run, call):
             return None
         verdict = run.step(call)
+        if not verdict.legal and not self.flags.misuse:
+            run.over = True  # the model took it for legal before an answer that came meanwhile
+            self.runs_over += 1
+            return None
         self._calls.append(call)
         self._answers.append(verdict.answer.value)
         self.operations[call.name] += 1
