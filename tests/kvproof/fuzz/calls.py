@@ -84,7 +84,7 @@ def call_from_json(value: object) -> Call:
         raise BadCall(f"a call must be an object, not {type(value).__name__}")
     args = dict(value)
     name = args.pop("op", None)
-    if name not in ARGUMENTS:
+    if not isinstance(name, str) or name not in ARGUMENTS:
         raise BadCall(f"unknown operation {name!r}; known: {', '.join(ARGUMENTS)}")
     kinds = ARGUMENTS[name]
     if set(args) != set(kinds):

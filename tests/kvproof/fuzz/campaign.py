@@ -6,6 +6,7 @@ fraction of a second for each failure, and leaves exactly what is reported, save
 replayed.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from kvproof.fuzz.failure import Failure
 from kvproof.fuzz.layouts import LAYOUTS, Layout
 from kvproof.fuzz.pool_machine import PoolRules
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.session import Session, Stopped
 from kvproof.fuzz.target import PoolFactory
 
 BATCH = 25
@@ -54,23 +55,24 @@ def run_campaign(
     """
     deadline = None if limits.seconds is None else monotonic() + limits.seconds
     session = Session(factory, target, flags, layouts, known, seed, deadline, on_failure)
+    session.most_runs = limits.examples
     logging.getLogger("kvproof").setLevel(logging.ERROR)  # refused resets are routine here
     batch = 0
-    while not session.stopped and (limits.examples is None or session.runs < limits.examples):
-        wanted = BATCH if limits.examples is None else min(BATCH, limits.examples - session.runs)
-        _run_batch(session, f"{seed}:{batch}", wanted)
+    while not session.stopped:
+        with contextlib.suppress(Stopped):
+            _run_batch(session, f"{seed}:{batch}")
         batch += 1
         on_progress(session)
     return session
 
 
-def _run_batch(session: Session, seed: str, examples: int) -> None:
+def _run_batch(session: Session, seed: str) -> None:
     session.begin_batch()
     machine = hypothesis_seed(seed)(type("Pool", (PoolRules,), {"session": session}))
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples,
+            max_examples=BATCH,
             stateful_step_count=CALLS,
             phases=[Phase.generate],
             database=None,

@@ -14,9 +14,11 @@ One line in, one line out. kvproof writes `{"op": NAME, ...arguments}`; the prog
 The program is started once; when its input ends, it should end.
 """
 
+import contextlib
 import json
 import subprocess
 import threading
+import weakref
 from collections import deque
 from queue import Empty, Queue
 from typing import IO, Any
@@ -42,14 +44,18 @@ class ProgramEnded(Exception):
     """The program crashed or hung in a call. The next `start` starts it again."""
 
 
+class MalformedObservation(Exception):
+    """What the program shows of its state has not the form that the protocol asks for."""
+
+
 class Refused(Exception):
     """The program refused a call."""
 
 
-class ExecTarget:
-    """A running program. `start` builds a pool in it; pools share the program, one at a time.
+class Program:
+    """One process of the program, started again when it has ended.
 
-    Raises ExecError when the program cannot be started.
+    Raises ExecError when it cannot be started.
     """
 
     def __init__(self, command: list[str]) -> None:
@@ -82,21 +88,10 @@ class ExecTarget:
         if line.strip():
             self._complaints.append(line)
 
-    def start(self, config: PoolConfig) -> "ExecPool":
-        """Build a fresh pool, in a new process when the last one has ended."""
+    def revive(self) -> None:
+        """Start a new process when the last one has ended."""
         if self._process.poll() is not None:
             self._process = self._run()
-        operations = self.ask(
-            "start",
-            num_gpu_blocks=config.num_gpu_blocks,
-            enable_caching=config.enable_caching,
-            hash_block_size=config.hash_block_size,
-            block_sizes={str(group): size for group, size in config.block_sizes.items()},
-            enable_kv_cache_events=config.enable_kv_cache_events,
-        )
-        if not isinstance(operations, list) or not set(map(str, operations)) <= set(OPERATIONS):
-            raise ExecError(f"start must answer a list of operations, not {operations!r}")
-        return ExecPool(self, tuple(operations))
 
     def ask(self, operation: str, **arguments: Any) -> Any:
         """Send one line and return the value of the answer.
@@ -122,7 +117,8 @@ class ExecTarget:
 
     def close(self) -> None:
         """End the program."""
-        if self._process.stdin is not None:
+        with contextlib.suppress(OSError):  # it has ended, and left what was written unread
+            assert self._process.stdin is not None
             self._process.stdin.close()
         try:
             self._process.wait(timeout=2)
@@ -150,10 +146,55 @@ class ExecTarget:
         return f"{self._command[0]} ended (status {status}) at {operation!r}{said}"
 
 
+class ExecTarget:
+    """The program as a target. A process holds one pool at a time, so a pool that is built
+    while others are in use gets a process of its own.
+
+    Raises ExecError when the program cannot be started.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._programs: list[tuple[Program, weakref.ref[ExecPool] | None]] = [
+            (Program(command), None)
+        ]
+
+    def start(self, config: PoolConfig) -> "ExecPool":
+        """Build a fresh pool."""
+        program = self._idle()
+        program.revive()
+        operations = program.ask(
+            "start",
+            num_gpu_blocks=config.num_gpu_blocks,
+            enable_caching=config.enable_caching,
+            hash_block_size=config.hash_block_size,
+            block_sizes={str(group): size for group, size in config.block_sizes.items()},
+            enable_kv_cache_events=config.enable_kv_cache_events,
+        )
+        if not isinstance(operations, list) or not set(map(str, operations)) <= set(OPERATIONS):
+            raise ExecError(f"start must answer a list of operations, not {operations!r}")
+        pool = ExecPool(program, tuple(operations))
+        self._programs = [entry for entry in self._programs if entry[0] is not program]
+        self._programs.append((program, weakref.ref(pool)))
+        return pool
+
+    def close(self) -> None:
+        """End all processes."""
+        for program, _ in self._programs:
+            program.close()
+
+    def _idle(self) -> Program:
+        for program, pool in self._programs:
+            if pool is None or pool() is None:
+                return program
+        self._programs.append((Program(self._command), None))
+        return self._programs[-1][0]
+
+
 class ExecPool:
     """A pool inside the program, behind `PoolTarget`."""
 
-    def __init__(self, program: ExecTarget, operations: tuple[str, ...]) -> None:
+    def __init__(self, program: Program, operations: tuple[str, ...]) -> None:
         self._program = program
         self.operations = operations
 
@@ -238,7 +279,7 @@ class ExecPool:
         return usage
 
     def observe(self) -> Observation:
-        """See `PoolTarget`. Raises ExecError when a field has another form."""
+        """See `PoolTarget`. Raises MalformedObservation when a field has another form."""
         seen = self._program.ask("observe")
         try:
             keys, index, hooks = (seen.get(name) for name in ("keys", "index", "hooks"))
@@ -251,7 +292,7 @@ class ExecPool:
                 hooks=None if hooks is None else [(str(name), int(b)) for name, b in hooks],
             )
         except (AttributeError, TypeError, ValueError) as error:
-            raise ExecError(f"observe answered something of another form: {error}") from None
+            raise MalformedObservation(f"observe: {error}") from None
 
 
 def _in_background(stream: IO[str], take: Any) -> None:

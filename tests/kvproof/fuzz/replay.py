@@ -19,9 +19,10 @@ class BadReplay(ValueError):
 
 
 def save(failure: Failure, folder: Path) -> Path:
-    """Write a failure to a file of its own, named after its signature. Return the path."""
+    """Write a failure to a file of its own, named after target and signature. Return the path."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = "".join(c if c.isalnum() or c == "-" else "_" for c in failure.signature)
+    named = f"{failure.target} {failure.signature}"
+    name = "".join(c if c.isalnum() or c == "-" else "_" for c in named)[:150]
     path = folder / f"{name}.json"
     path.write_text(json.dumps(failure.as_json(), indent=1) + "\n", encoding="utf-8")
     return path
@@ -31,10 +32,12 @@ def load(path: Path) -> Failure:
     """Read a failure. Raises BadReplay."""
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise BadReplay(f"{path}: larger than {LARGEST_FILE} bytes")
+            raise BadReplay(f"larger than {LARGEST_FILE} bytes")
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadReplay(f"{path}: {error.strerror or error}") from None
+    except BadReplay as error:
+        raise BadReplay(f"{path}: {error}") from None
     except (ValueError, RecursionError):
         raise BadReplay(f"{path}: not a JSON file") from None
     try:
@@ -62,7 +65,7 @@ def _failure(value: Any) -> Failure:
     _need(isinstance(value, dict), "a replay file holds one object")
     _need(value.get("kvproof") == "pool-failure", "it is no failure of a pool saved by kvproof")
     _need(value.get("format") == 1, f"format {value.get('format')!r} is not known; this reads 1")
-    _need(value.get("property") in PROPERTIES, f"unknown property {value.get('property')!r}")
+    _need(str(value.get("property")) in PROPERTIES, f"unknown property {value.get('property')!r}")
     for name in ("signature", "finding", "expected", "actual", "target", "layout"):
         _need(isinstance(value.get(name), str), f"{name} must be a text")
     _need(isinstance(value.get("operations"), list), "operations must be a list")

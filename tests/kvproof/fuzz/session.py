@@ -19,7 +19,7 @@ class Session:
     """Runs calls, counts them, and turns findings into distinct, shrunk failures.
 
     `known` are signatures (texts) that are not reported. `deadline` is a monotonic time
-    after which no more batches are begun.
+    after which no more sequences are begun, and `most_runs` a number of them.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Session:
         self.branches: Counter[tuple[str, str]] = Counter()
         self.misuses: Counter[str] = Counter()
         self.runs = 0
+        self.most_runs: int | None = None
         self.runs_over = 0
         self.seconds_shrinking = 0.0
         self._explained: dict[Signature, str] = {}
@@ -64,11 +65,15 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """The time is up."""
+        """The time is up, or there were enough sequences."""
+        if self.most_runs is not None and self.runs >= self.most_runs:
+            return True
         return self.deadline is not None and monotonic() > self.deadline
 
     def start(self, layout: Layout, num_blocks: int, drain: bool) -> Run:
-        """Begin a sequence on a fresh pool."""
+        """Begin a sequence on a fresh pool. Raises Stopped when no more are wanted."""
+        if self.stopped:
+            raise Stopped
         self._layout, self._calls, self._answers = layout, [], []
         self.runs += 1
         run = self._fresh(layout.config(num_blocks), drain)
@@ -248,6 +253,10 @@ class Session:
             (found.operation == mark.operation and found.path <= mark.path)
             or (by_event and mark.operation == "take_events")
         )
+
+
+class Stopped(KeyboardInterrupt):
+    """No more sequences are wanted. Hypothesis takes it for the user's wish, and stops."""
 
 
 class Irreproducible(Exception):

@@ -18,7 +18,7 @@ from typing import Any
 
 from kvproof.fuzz import impl_target, vllm_target
 from kvproof.fuzz.defects import DEFECTS, load_defect
-from kvproof.fuzz.exec_target import ExecTarget
+from kvproof.fuzz.exec_target import ExecError, ExecTarget
 from kvproof.fuzz.target import PoolConfig, PoolFactory
 from kvproof.fuzz.vllm_script import engine_script
 from kvproof.fuzz.vllm_target import VllmUnavailable
@@ -73,9 +73,16 @@ def _vllm(name: str) -> Target:
 
 
 def _exec(name: str, command: str) -> Target:
-    if not shlex.split(command):
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise TargetError(f"exec: the command {command!r} cannot be split: {error}") from None
+    if not words:
         raise TargetError("exec: needs a command, such as exec:./my_pool")
-    program = ExecTarget(shlex.split(command))
+    try:
+        program = ExecTarget(words)
+    except ExecError as error:
+        raise TargetError(str(error)) from None
     target = Target(name, program.start, f"the program {command}", close=program.close)
     return _checked(target)
 
