@@ -5,7 +5,6 @@ blocks, keys and slots that a call changed. `kvproof.fuzz` says when that is eno
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import product
 from typing import Generic, TypeVar
 
@@ -242,6 +241,34 @@ class ConcreteEvents:
         return key in self.folded
 
 
+class Focus:
+    """Narrows the domains of a universe inside a `with`."""
+
+    __slots__ = ("_other", "_universe")
+
+    def __init__(
+        self,
+        universe: "ConcreteUniverse",
+        blocks: ConcreteDomain[BlockId],
+        keys: ConcreteDomain[Key],
+        slots: ConcreteDomain[Slot],
+    ) -> None:
+        self._universe = universe
+        self._other = blocks, keys, slots
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *_: object) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        u = self._universe
+        mine = u.blocks, u.keys, u.slots
+        u.blocks, u.keys, u.slots = self._other
+        self._other = mine
+
+
 class ConcreteUniverse:
     """A pool of `num_blocks` blocks. `block_sizes` gives each group's block size in tokens."""
 
@@ -264,18 +291,11 @@ class ConcreteUniverse:
         self.keys: ConcreteDomain[Key] = ConcreteDomain(self.known_keys)
         self.slots: ConcreteDomain[Slot] = ConcreteDomain(self.known_slots)
 
-    @contextmanager
     def focus(
         self, blocks: Iterable[BlockId], keys: Iterable[Key], slots: Iterable[Slot]
-    ) -> Iterator[None]:
-        """Let the quantifiers range over these blocks, keys and slots only."""
-        domains = self.blocks, self.keys, self.slots
-        self.blocks, self.keys = ConcreteDomain(blocks), ConcreteDomain(keys)
-        self.slots = ConcreteDomain(slots)
-        try:
-            yield
-        finally:
-            self.blocks, self.keys, self.slots = domains
+    ) -> "Focus":
+        """Let the quantifiers range over these blocks, keys and slots only, inside a `with`."""
+        return Focus(self, ConcreteDomain(blocks), ConcreteDomain(keys), ConcreteDomain(slots))
 
     def below(self, bound: int) -> ConcreteDomain[int]:
         """See `Universe`."""
