@@ -22,7 +22,17 @@ Function = Callable[..., Any]
 def arbitrary(reading: Reading, name: str, domain: tuple[str, ...], codomain: Any) -> Function:
     """Return a function that nothing is known about."""
     function = z3.Function(name, *map(reading.sort, domain), codomain)
-    return lambda *arguments: function(*arguments)
+    context, arity = function.ctx_ref(), len(domain)
+    made = {z3.Z3_BOOL_SORT: z3.BoolRef, z3.Z3_INT_SORT: z3.ArithRef}
+    wrapper = made.get(codomain.kind(), z3.ExprRef)
+
+    def apply(*arguments: Any) -> Any:
+        if len(arguments) != arity:
+            raise TypeError(f"{name} takes {arity} arguments, not {len(arguments)}")
+        array = (z3.Ast * arity)(*(argument.as_ast() for argument in arguments))
+        return wrapper(z3.Z3_mk_app(context, function.ast, arity, array), function.ctx)
+
+    return apply
 
 
 def overridden(function: Function, place: tuple[Any, ...], value: Any) -> Function:

@@ -257,6 +257,12 @@ DEFECTS = (
         "        return state.universe.null\n",
     ),
     _pool(
+        "a shared block is announced but does not leave the queue",
+        "prediction-exact",
+        _SHARED,
+        "        count_used(state, block)\n",
+    ),
+    _pool(
         "the slot is filled before the queue is asked",
         "failed-is-noop",
         f"    {_EMPTY_SLOT}state.free_queue.nonempty(), rules.ENOUGH_FREE, 1)\n",
