@@ -51,7 +51,7 @@ def theorems(specification: Specification | None = None) -> list[Theorem]:
             "order-rule",
             False,
             place_of(FoldOfReleases.bundles),
-            FoldOfReleases(),
+            FoldOfReleases(spec),
         ),
         *_table_theorems(spec),
         Theorem(
