@@ -28,7 +28,7 @@ class Call:
         return f"{self.name}({', '.join(parts)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What a call came to: a value, or an error's text."""
 
@@ -104,7 +104,11 @@ def _is_ints(value: object) -> bool:
 
 
 def _is_hash(value: object) -> bool:
-    return isinstance(value, str) and all(part.isdigit() for part in value.split("."))
+    return isinstance(value, str) and all(map(_is_token, value.split(".")))
+
+
+def _is_token(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 11
 
 
 def _is_request(value: object) -> bool:

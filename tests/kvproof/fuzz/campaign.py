@@ -8,7 +8,7 @@ replayed.
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -56,14 +56,26 @@ def run_campaign(
     deadline = None if limits.seconds is None else monotonic() + limits.seconds
     session = Session(factory, target, flags, layouts, known, seed, deadline, on_failure)
     session.most_runs = limits.examples
-    logging.getLogger("kvproof").setLevel(logging.ERROR)  # refused resets are routine here
     batch = 0
-    while not session.stopped:
-        with contextlib.suppress(Stopped):
-            _run_batch(session, f"{seed}:{batch}")
-        batch += 1
-        on_progress(session)
+    with _quiet():
+        while not session.stopped:
+            with contextlib.suppress(Stopped):
+                _run_batch(session, f"{seed}:{batch}")
+            batch += 1
+            on_progress(session)
     return session
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Refused resets are routine here; afterwards they are logged again."""
+    logger = logging.getLogger("kvproof")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _run_batch(session: Session, seed: str) -> None:

@@ -107,7 +107,7 @@ class Program:
         except (OSError, ValueError):
             raise ProgramEnded(self._ended(operation)) from None
         except Empty:
-            self._process.kill()
+            self._kill()
             raise ProgramEnded(
                 f"{self._command[0]} did not answer {operation!r} in {ANSWER_WITHIN:.0f} s"
             ) from None
@@ -123,8 +123,11 @@ class Program:
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def _value(self, operation: str, answer: str) -> Any:
         try:
@@ -140,8 +143,9 @@ class Program:
     def _ended(self, operation: str) -> str:
         try:
             status: int | None = self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # it says nothing more, but is still there
             status = None
+            self._kill()
         said = f": {self._complaints[0].strip()}" if self._complaints else ""
         return f"{self._command[0]} ended (status {status}) at {operation!r}{said}"
 

@@ -174,6 +174,8 @@ def judge_policy(
     call: Call, expected: Outcome, actual: Outcome, view: Observation, seen: Observation
 ) -> Finding | None:
     """Judge a difference from the model as vLLM's policy."""
+    if call.name == "get_new_blocks" and expected.value != actual.value:
+        return Finding("order-rule", "not the front of the queue", str(expected), str(actual))
     wanted, found = view.index or {}, seen.index
     if found is not None and found != wanted:
         lost = [k for k in wanted if not set(wanted[k]) <= set(found.get(k, ()))]
@@ -184,8 +186,6 @@ def judge_policy(
     if call.name == "get_cached_block" and expected.value != actual.value:
         name = "lazy-eviction" if actual.value is None else "first-inserted"
         return Finding(name, "another hit", str(expected), str(actual))
-    if call.name == "get_new_blocks" and expected.value != actual.value:
-        return Finding("order-rule", "not the front of the queue", str(expected), str(actual))
     if seen.free is not None and seen.free != view.free:
         moved = call.name in ("get_new_blocks", "touch", "free_blocks")
         name = "order-rule" if moved else "decision-equal"

@@ -48,6 +48,7 @@ class Model:
     def __init__(self, config: PoolConfig) -> None:
         self.config = config
         self.hooks = Hooks()
+        self._blocks = [BlockId(block) for block in range(config.num_gpu_blocks)]
         self.pool = BlockPool(
             config.num_gpu_blocks,
             config.enable_caching,
@@ -76,10 +77,10 @@ class Model:
         queue, index = state.free_queue, state.cached
         assert isinstance(queue, ConcreteQueue)
         assert isinstance(index, ConcreteIndex)
-        blocks = range(self.config.num_gpu_blocks)
+        blocks = self._blocks
         return Observation(
             free=queue.as_list(),  # type: ignore[arg-type]
-            ref_cnt=[state.ref_cnt[BlockId(block)] for block in blocks],
+            ref_cnt=[state.ref_cnt[block] for block in blocks],
             keys=_wire_keys(state, blocks),
             index={
                 (to_wire(key.block_hash), key.group): list(listed)
@@ -130,6 +131,17 @@ class Model:
         events.folded = {key_from_wire(key): None for key in consumer}
         state.events = events
         self.hooks.calls = []
+
+    def forget_retired(self, blocks: list[int]) -> None:
+        """Take these blocks, which the target handed out, for blocks handed out anew."""
+        for block in blocks:
+            self.state.retired[BlockId(block)] = ConcreteKeySet()
+
+    def forget_events(self) -> None:
+        """Take the events, and throw them away."""
+        events = self.state.events
+        assert isinstance(events, ConcreteEvents)
+        events.log.clear()
 
     def accept_retired(self) -> None:
         """Take keys that have come back, although retired, for given anew."""
@@ -217,7 +229,7 @@ def key_from_wire(wire: WireKey) -> Key:
     return Key(from_wire(wire[0]), GroupId(wire[1]))
 
 
-def _wire_keys(state: PoolState, blocks: range) -> list[list[WireKey]]:
+def _wire_keys(state: PoolState, blocks: list[BlockId]) -> list[list[WireKey]]:
     keys: list[list[WireKey]] = [[] for _ in blocks]
     for block, own in state.block_hash.items():  # type: ignore[attr-defined]
         if own != NO_KEY:

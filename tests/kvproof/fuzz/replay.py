@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvproof.fuzz.calls import BadCall, call_from_json
+from kvproof.fuzz.calls import BadCall, Call, Outcome, call_from_json
 from kvproof.fuzz.failure import Failure
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.run import PROPERTIES, Flags, Run, Verdict
@@ -49,9 +49,13 @@ def load(path: Path) -> Failure:
 def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdict | None]:
     """Make the calls again on a fresh target.
 
-    Return the verdicts, and the first that breaks a property, if any does.
+    Return the verdicts, and the first that breaks a property, if any does. A failure without
+    calls is one of a new pool.
     """
     run = Run(factory, failure.config, failure.flags, True, failure.protocol)
+    if run.start is not None and not failure.calls:
+        new = Call("new", {})
+        return [], Verdict(new, frozenset(), None, Outcome(), run.start)
     verdicts: list[Verdict] = []
     for call in failure.calls:
         verdict = run.step(call)
@@ -94,7 +98,7 @@ def _config(value: Any) -> PoolConfig:
     fits = isinstance(sizes, dict) and bool(sizes)
     _need(fits, "pool.block_sizes must be an object: group -> tokens")
     for group, size in sizes.items():
-        _need(str(group).isdigit(), f"pool.block_sizes: {group!r} is no group")
+        _need(_is_group(group), f"pool.block_sizes: {group!r} is no group")
         multiple = _is_count(size) and size % unit == 0
         _need(multiple, f"pool.block_sizes: {size!r} is no multiple of the hash unit {unit}")
     for name in ("enable_caching", "enable_kv_cache_events"):
@@ -106,6 +110,10 @@ def _config(value: Any) -> PoolConfig:
         {int(group): size for group, size in sizes.items()},
         value["enable_kv_cache_events"],
     )
+
+
+def _is_group(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def _is_count(value: Any) -> bool:

@@ -6,6 +6,7 @@ slots that the call named: it speaks of one at a time, and held for all of them 
 they differ, the model adopts what was seen, and every property is evaluated on all of that.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kvproof.fuzz import judge
@@ -56,6 +57,8 @@ READS: dict[str, tuple[str, ...]] = {
 }
 """What each property reads of an observation; ghosts change with what they witness."""
 
+TAKE = Call("take_events", {})
+
 ASKING = {"get_cached_block", "take_events", "get_num_free_blocks", "get_usage"}
 """Operations that change nothing that can be observed."""
 
@@ -68,7 +71,7 @@ class Flags:
     misuse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
     """What one call came to: its branches, the rule that it breaks (None for a legal call),
     the target's answer, and what the answer breaks.
@@ -117,6 +120,8 @@ class Run:
             if name not in WHOLE and (flags.policy or found.klass is Class.SAFETY)
         ]
         self._view = self.model.view()
+        self._index_moved = False
+        self._plans: dict[tuple[bool, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.start = self._judge_start()
 
     def branches(self, call: Call) -> frozenset[str]:
@@ -231,6 +236,7 @@ class Run:
         agrees = (view == self.seen or not judge.differences(view, self.seen)) and (
             expected.value == actual.value or call.name == "take_events"
         )
+        self._index_moved = not agrees or before.index != view.index
         if not agrees:
             finding = self._judge_difference(call, actual, view)
         elif view is not before:
@@ -249,6 +255,8 @@ class Run:
         finding = finding or judge.judge_promises(self.seen, self.ledger)
         if finding is not None:
             return finding
+        if call.name == "get_new_blocks":
+            self.model.forget_retired(actual.value)
         shown = self.shows_keys
         self._adopt(self.seen if shown else replace(self.seen, keys=self._guess(call, actual)))
         return self._judge_statements(self._names, view)
@@ -256,29 +264,50 @@ class Run:
     def _judge_change(
         self, call: Call, actual: Outcome, before: Observation, view: Observation
     ) -> Finding | None:
-        changed = {
-            field for field in judge.FIELDS if getattr(before, field) != getattr(view, field)
-        }
-        names = [name for name in self._names if not changed.isdisjoint(READS[name])]
-        if not names:
+        about_counts, about_keys = self._affected(before, view)
+        if not about_counts and not about_keys:
             return None
-        focus, about_keys = self.model.pool.universe.focus, []
+        focus = self.model.pool.universe.focus
         if call.name == "reset_prefix_cache":
             blocks = [BlockId(block) for block in range(self.config.num_gpu_blocks)]
         else:
             blocks = _named(call, actual)
-        if "keys" in changed or "index" in changed:
-            about_keys = [name for name in names if "keys" in READS[name]]
-            names = [name for name in names if name not in about_keys]
+        if about_keys:
+            assert before.keys is not None
+            assert view.keys is not None
             for block in blocks:
+                if before.keys[block] == view.keys[block]:
+                    continue
                 with focus((block,), self._keys_about(block, before), ()):
                     finding = self._judge_statements(about_keys, view)
                 if finding is not None:
                     return finding
         with focus(blocks, (), self._holders(blocks)):
-            return self._judge_statements(names, view)
+            return self._judge_statements(about_counts, view)
 
-    def _judge_statements(self, names: list[str], view: Observation) -> Finding | None:
+    def _affected(
+        self, before: Observation, view: Observation
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the properties that read what has changed: those that read no keys, and those
+        that do.
+        """
+        changed = (
+            before.free != view.free,
+            before.ref_cnt != view.ref_cnt,
+            before.num_free_blocks != view.num_free_blocks,
+            before.keys != view.keys,
+            before.index != view.index,
+        )
+        if changed not in self._plans:
+            fields = ("free", "ref_cnt", "num_free_blocks", "keys", "index")
+            moved = {field for field, differs in zip(fields, changed, strict=True) if differs}
+            read = [name for name in self._names if not moved.isdisjoint(READS[name])]
+            by_key = {"keys", "index"} & moved
+            keyed = tuple(name for name in read if by_key and "keys" in READS[name])
+            self._plans[changed] = tuple(name for name in read if name not in keyed), keyed
+        return self._plans[changed]
+
+    def _judge_statements(self, names: Iterable[str], view: Observation) -> Finding | None:
         for name in names:
             statement = STATE_PROPERTIES[name].statement
             assert statement is not None
@@ -345,15 +374,16 @@ class Run:
         if not self.config.enable_kv_cache_events:
             return None
         if call.name != "take_events":
-            take = Call("take_events", {})
-            self.model.apply(take)
-            told = self._make(take)
-            form = judge.malformed(take, told.value)
+            self.model.forget_events()
+            told = self._make(TAKE)
+            if told.value == [] and not self._index_moved:
+                return None  # nothing was told, and nothing was to be told
+            form = judge.malformed(TAKE, told.value)
             if told.refused or form is not None:
                 return Finding(
                     "legal-accepted", "a legal call raised", "returns events", str(form or told)
                 )
-            self.ledger.record(take, told.value)
+            self.ledger.record(TAKE, told.value)
         resident = self._resident()
         if resident is None:
             finding = judge.judge_belief(call, actual, self.ledger)

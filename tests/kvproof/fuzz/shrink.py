@@ -92,6 +92,7 @@ def shrink(
     while shorter and tried <= budget:
         before = steps
         steps = _leave_out(steps, attempt)
+        steps = _leave_out_holds(steps, attempt)
         steps = _merge_allocations(steps, attempt)
         steps = _rebase(steps, attempt)
         steps = _use_first_blocks(steps, attempt)
@@ -112,6 +113,37 @@ def _leave_out(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list
                 start += size
         size //= 2
     return steps
+
+
+def _leave_out_holds(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    """Leave a touch out together with the release that ends it: neither can go alone."""
+    holds = [
+        (position, block)
+        for position, step in enumerate(steps)
+        if step.call.name == "touch"
+        for block in dict.fromkeys(step.call.args["blocks"])
+    ]
+    for position, block in reversed(holds):
+        for later in range(position + 1, len(steps)):
+            call = steps[later].call
+            if call.name == "free_blocks" and block in call.args["blocks"]:
+                candidate = _without(_without(steps, later, block), position, block)
+                if candidate and attempt(candidate):
+                    steps = candidate
+                    break
+    return steps
+
+
+def _without(steps: list[Step], position: int, block: Any) -> list[Step]:
+    """Take one mention of a block out of a call; a call without blocks goes, too."""
+    step = steps[position]
+    blocks = list(step.call.args["blocks"])
+    blocks.reverse()
+    blocks.remove(block)
+    blocks.reverse()
+    call = Call(step.call.name, {**step.call.args, "blocks": blocks})
+    kept = [Step(call, step.allocation)] if blocks else []
+    return [*steps[:position], *kept, *steps[position + 1 :]]
 
 
 def _merge_allocations(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
@@ -137,7 +169,9 @@ def _merge_allocations(steps: list[Step], attempt: Callable[[list[Step]], bool])
 
 
 def _use_first_blocks(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
-    """Let the calls use the first blocks of each allocation, in the order of their use."""
+    """Let the calls use the first blocks of the allocations, in the order of their use: of all
+    of them at once, or of one at a time.
+    """
     first: dict[Handed, Handed] = {}
     used: dict[int, int] = {}
     for step in steps:
@@ -146,8 +180,16 @@ def _use_first_blocks(steps: list[Step], attempt: Callable[[list[Step]], bool]) 
             if isinstance(block, Handed) and block not in first:
                 first[block] = Handed(block.allocation, used.get(block.allocation, 0))
                 used[block.allocation] = used.get(block.allocation, 0) + 1
-    candidate = [_with_blocks(step, lambda block: first.get(block, block)) for step in steps]
-    return candidate if candidate != steps and attempt(candidate) else steps
+    for chosen in [set(used), *({allocation} for allocation in used)]:
+        names = {block: to for block, to in first.items() if block.allocation in chosen}
+        candidate = [_with_names(step, names) for step in steps]
+        if candidate != steps and attempt(candidate):
+            return candidate
+    return steps
+
+
+def _with_names(step: Step, names: dict[Handed, Handed]) -> Step:
+    return _with_blocks(step, lambda block: names.get(block, block))
 
 
 def _renamed(step: Step, allocation: int, earlier: Step, offset: int) -> Step:
@@ -179,6 +221,11 @@ def _rebase(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[St
             blocks, last = args["blocks"][first:], args["num_full_blocks"] - first
             changed = {"blocks": blocks, "num_cached_blocks": 0, "num_full_blocks": last}
             step = Step(Call(step.call.name, {**args, **changed}), step.allocation)
+        elif (
+            step.call.name == "cache_partial_block" and args["num_tokens"] > args["block_size"] > 0
+        ):
+            inside = args["num_tokens"] % args["block_size"]
+            step = Step(Call(step.call.name, {**args, "num_tokens": inside}), step.allocation)
         candidate.append(step)
     return candidate if candidate != steps and attempt(candidate) else steps
 
@@ -213,6 +260,10 @@ def _smaller(call: Call) -> Iterator[Call]:
             yield other(num_blocks=-1)
     elif call.name == "cache_full_blocks":
         yield from _smaller_range(args, other)
+    elif call.name == "cache_partial_block" and len(args["request"]["tokens"]) > max(
+        args["num_tokens"], 0
+    ):
+        yield other(request={"tokens": args["request"]["tokens"][: max(args["num_tokens"], 0)]})
     elif "blocks" in args:
         for index in range(len(args["blocks"])):
             yield other(blocks=args["blocks"][:index] + args["blocks"][index + 1 :])

@@ -60,4 +60,5 @@ class PoolMachine:
         if isinstance(found, str):
             return resolve(found)
         factory = found.__func__ if isinstance(found, staticmethod) else found
-        return Target(f"{factory.__module__}:{factory.__qualname__}", factory, "")
+        name = getattr(factory, "__qualname__", type(factory).__qualname__)  # a partial has none
+        return Target(f"{factory.__module__}:{name}", factory, "")
