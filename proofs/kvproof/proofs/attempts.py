@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from kvproof.proofs.calls import CALLS, Call
 from kvproof.proofs.counterexamples import INITIAL, Counterexample, completed, observe
+from kvproof.proofs.examples import misjudged
 from kvproof.proofs.exploration import Run
 from kvproof.proofs.induction import Laboratory, Proof, broken_by
 from kvproof.proofs.reachability import Reachability
@@ -70,7 +71,8 @@ class Attempt:
                 return failed
         if not self.conditions + self.kept:
             return self._verdict("error", "vacuous: nothing is to be proved")
-        return self._verdict("proved")
+        wrong = misjudged(self.theorem.name, proof.holds_of, self.laboratory.specification)
+        return self._verdict("error" if wrong else "proved", *wrong)
 
     def _prove(self, proof: Proof, bundle: Bundle) -> Verdict | None:
         """Prove a bundle. Returns the verdict when that ends the attempt."""

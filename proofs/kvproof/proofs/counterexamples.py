@@ -62,7 +62,7 @@ def candidates(
     """Find states of a bounded world from which the calls break the claim: first those that
     keep the other claims.
     """
-    shape = world.known + _shape(world)
+    shape = world.known + in_range(world, world.state())
     for run in world.runs(*calls):
         goals = [FALSE] if run.raised else [lift(claim(run))]
         queries = [[*run.assumptions, negation(goal)] for goal in goals]
@@ -83,7 +83,7 @@ def candidates(
 
 def falsifying_state(world: World, hypotheses: list[Any], goal: Any) -> Snapshot | None:
     """Return a state of a bounded world in which the hypotheses hold and the goal does not."""
-    query = [*world.axioms, *_shape(world), *hypotheses, negation(goal)]
+    query = [*world.axioms, *in_range(world, world.state()), *hypotheses, negation(goal)]
     if any(part.eq(FALSE) for part in query):
         return None
     model = model_of(query, 20)
@@ -139,9 +139,9 @@ def completed(found: Counterexample, run: Run, broken: list[str], holds: bool) -
     )
 
 
-def _shape(world: World) -> list[Any]:
-    """Keep numbers within what a snapshot can hold."""
-    state, scope = world.state(), world.reading.scope
+def in_range(world: World, state: Any) -> list[Any]:
+    """Keep the numbers of a state of a bounded world within what a snapshot can hold."""
+    scope = world.reading.scope
     assert scope is not None
     found = [state.num_free_blocks >= -1, state.num_free_blocks <= scope.num_blocks]
     for element in world.reading.elements["Block"]:

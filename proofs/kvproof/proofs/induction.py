@@ -91,7 +91,11 @@ class Proof(Protocol):
         ...
 
     def holds(self, run: Run) -> bool:
-        """Judge a concrete run."""
+        """Judge a counterexample that was run: a call, and all that may be wrong with it."""
+        ...
+
+    def holds_of(self, run: Run) -> bool:
+        """Judge an example: the statement alone."""
         ...
 
 
@@ -152,7 +156,7 @@ class Induction:
                         laboratory,
                         self.tables,
                         label,
-                        lambda w, c=call, r=refused: self.claim(_unrelated(w, c, r)),  # type: ignore[misc]
+                        lambda w, c=call, r=refused: self.claim(unrelated(w, c, r)),  # type: ignore[misc]
                     )
         return found
 
@@ -178,6 +182,10 @@ class Induction:
             initial = run.specification.state.is_initial(run.before)
             return not initial or bool(self.statement(run.before))
         return not run.raised and bool(self.claim(run))
+
+    def holds_of(self, run: Run) -> bool:
+        """See `Proof`."""
+        return bool(self.claim(run))
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,10 @@ class Corollary:
         """See `Proof`."""
         return bool(self.statement(run.before))
 
+    def holds_of(self, run: Run) -> bool:
+        """See `Proof`."""
+        return self.holds(run)
+
 
 ANY_STATE = "any state"
 
@@ -223,7 +235,7 @@ def base_case(world: World, statement: Statement) -> Bundle:
     return Bundle(INITIAL, world.axioms, initial, [(INITIAL, goal) for goal in goals])
 
 
-def _unrelated(world: World, call: Call, refused: bool) -> Run:
+def unrelated(world: World, call: Call, refused: bool) -> Run:
     """Return a step between two states that have nothing to do with each other."""
     result = None
     if call.result and not refused:

@@ -289,6 +289,10 @@ class FoldOfReleases:
         """See `Proof`."""
         return not run.raised and bool(self._one(run))
 
+    def holds_of(self, run: Run) -> bool:
+        """See `Proof`."""
+        return self.holds(run)
+
     def _one(self, run: Run) -> Any:
         return self.specification.steps.order_rule(run.step) & effects_exact(run)
 

@@ -59,6 +59,10 @@ class NoStrandedSuffix:
             return self.corollary.holds(run)
         return self.inductive.holds(run) and bool(self._after(run))
 
+    def holds_of(self, run: Run) -> bool:
+        """See `Proof`."""
+        return self.corollary.holds(run)
+
     def _after(self, run: Run) -> Any:
         return self.specification.full_attention.no_stranded_suffix(run.after)
 
