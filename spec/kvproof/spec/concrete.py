@@ -5,8 +5,8 @@ blocks, keys and slots that a call changed. `kvproof.fuzz` says when that is eno
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
-from typing import Generic, TypeVar
+from itertools import product, starmap
+from typing import Any, Generic, TypeVar
 
 from kvproof.spec.logic import Bool, Domain
 from kvproof.spec.quantities import NO_KEY, BlockId, GroupId, Key, Slot
@@ -30,13 +30,16 @@ class ConcreteDomain(Generic[T]):
         """See `Domain`."""
         if not others:
             return all(map(body, self.values))
-        return all(body(*values) for values in product(self, *others))
+        return all(starmap(body, self._choices(others)))
 
     def exists(self, others: tuple[Domain, ...], body: Callable[..., Bool]) -> Bool:
         """See `Domain`."""
         if not others:
             return any(map(body, self.values))
-        return any(body(*values) for values in product(self, *others))
+        return any(starmap(body, self._choices(others)))
+
+    def _choices(self, others: tuple[Domain, ...]) -> Iterable[tuple[Any, ...]]:
+        return product(self.values, *(other.values for other in others))  # type: ignore[attr-defined]
 
 
 class ConcreteMap(dict[K, V]):
