@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.fuzz.defects import DEFECTS, Defect, DefectError, edited_sources, load_defect
+from kvproof.fuzz.defect import Defect
+from kvproof.fuzz.defects import DEFECTS, DefectError, edited_sources, load_defect
 from kvproof.fuzz.impl_target import ImplPool, RecordingCollector, factory
 from kvproof.fuzz.target import Event, Observation, PoolConfig, PoolFactory, RequestView
 from kvproof.impl import BlockPool, BlockRemoved, BlockStored, block_pool
