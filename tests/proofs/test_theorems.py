@@ -104,6 +104,14 @@ def test_a_transition_that_raises_proves_nothing() -> None:
     assert verdict.counterexample.outcome.startswith("raised AttributeError")
 
 
+def test_a_first_state_that_is_not_initial_is_noticed() -> None:
+    edit = Edit("state", "& neg(state.retired[block].has(key))", "& state.retired[block].has(key)")
+    edited = Laboratory(Specification((edit,)))
+    verdict = prove("not-vacuous", laboratory=edited)
+    assert verdict.status == "error"
+    assert verdict.detail == ["vacuous: a new pool of 1 blocks is not initial"]
+
+
 def test_a_loop_proves_nothing() -> None:
     loop = "while state.ref_cnt[block] != 0: block = state.block_at[state.place[block] + 1]"
     verdict = prove("refs-exact", laboratory=edited_retract(loop), solvers=("z3",), seeds=1)

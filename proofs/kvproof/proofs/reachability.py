@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kvproof.proofs.calls import POOL_CALLS, TABLE_CALLS
 from kvproof.proofs.induction import Laboratory
+from kvproof.proofs.readings import SCOPES
 from kvproof.proofs.solvers import model_of
 
 UNREACHABLE: dict[str, str] = {
@@ -51,7 +52,9 @@ class Reachability:
     def _initial(self, laboratory: Laboratory) -> str:
         specification = laboratory.specification
         for num_blocks in (1, 2, 5):
-            universe = specification.concrete.ConcreteUniverse(num_blocks)
+            universe = specification.concrete.ConcreteUniverse(num_blocks, True, {0: 2, 1: 2})
+            universe.known_keys.update(dict.fromkeys(SCOPES[-1].keys))
+            universe.known_slots.update(dict.fromkeys(range(3)))
             if not specification.state.is_initial(specification.state.PoolState(universe)):
                 return f"a new pool of {num_blocks} blocks is not initial"
         return ""
