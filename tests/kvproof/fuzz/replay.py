@@ -49,8 +49,9 @@ def load(path: Path) -> Failure:
 def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdict | None]:
     """Make the calls again on a fresh target.
 
-    Return the verdicts, and the first that breaks a property, if any does. A failure without
-    calls is one of a new pool.
+    Return the verdicts up to the one that breaks a property, and that one, if any does: the
+    last call's when it breaks the same property again, else the first. A failure without calls
+    is one of a new pool.
     """
     run = Run(factory, failure.config, failure.flags, True, failure.protocol)
     if run.start is not None and not failure.calls:
@@ -58,10 +59,15 @@ def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdi
         return [], Verdict(new, frozenset(), None, Outcome(), run.start)
     verdicts: list[Verdict] = []
     for call in failure.calls:
-        verdict = run.step(call)
-        verdicts.append(verdict)
+        verdicts.append(run.step(call))
+        if run.over:
+            break
+    last = verdicts[-1].finding if len(verdicts) == len(failure.calls) and verdicts else None
+    if last is not None and last.property == failure.property:
+        return verdicts, verdicts[-1]
+    for number, verdict in enumerate(verdicts, 1):
         if verdict.finding is not None:
-            return verdicts, verdict
+            return verdicts[:number], verdict
     return verdicts, None
 
 

@@ -93,6 +93,7 @@ def shrink(
         before = steps
         steps = _leave_out(steps, attempt)
         steps = _leave_out_holds(steps, attempt)
+        steps = _take_fewer(steps, attempt)
         steps = _merge_allocations(steps, attempt)
         steps = _rebase(steps, attempt)
         steps = _use_first_blocks(steps, attempt)
@@ -144,6 +145,44 @@ def _without(steps: list[Step], position: int, block: Any) -> list[Step]:
     call = Call(step.call.name, {**step.call.args, "blocks": blocks})
     kept = [Step(call, step.allocation)] if blocks else []
     return [*steps[:position], *kept, *steps[position + 1 :]]
+
+
+def _take_fewer(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
+    """Leave a block out of an allocation, with every mention of it."""
+    for taken in [step for step in steps if step.allocation is not None]:
+        position = min(taken.call.args["num_blocks"], 8) - 1
+        while position >= 0:
+            assert taken.allocation is not None
+            candidate = _without_handed(steps, Handed(taken.allocation, position))
+            if attempt(candidate):
+                steps = candidate
+            position -= 1
+    return steps
+
+
+def _without_handed(steps: list[Step], gone: Handed) -> list[Step]:
+    def renamed(block: Any) -> Any:
+        after = isinstance(block, Handed) and block.allocation == gone.allocation
+        if after and block.position > gone.position:
+            return Handed(gone.allocation, block.position - 1)
+        return block
+
+    kept = []
+    for step in steps:
+        args = dict(step.call.args)
+        if step.allocation == gone.allocation:
+            args["num_blocks"] -= 1
+        if args.get("block") == gone:
+            continue
+        if gone in args.get("blocks", ()):
+            if step.call.name == "cache_full_blocks":
+                args["blocks"] = [0 if block == gone else block for block in args["blocks"]]
+            else:
+                args["blocks"] = [block for block in args["blocks"] if block != gone]
+                if not args["blocks"]:
+                    continue
+        kept.append(_with_blocks(Step(Call(step.call.name, args), step.allocation), renamed))
+    return kept
 
 
 def _merge_allocations(steps: list[Step], attempt: Callable[[list[Step]], bool]) -> list[Step]:
