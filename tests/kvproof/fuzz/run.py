@@ -131,9 +131,11 @@ class Run:
     def step(self, call: Call) -> Verdict:
         """Make a call on both, and judge."""
         took = branches(self.model, call)
+        self.over = True  # should this call come to no verdict, nothing more can be judged
         try:
             actual = self._make(call)
         except NotExpressible:  # nothing was called: the model must not move either
+            self.over = False
             return Verdict(call, frozenset(), None, Outcome(error="not expressible"), None)
         expected, rule = self.model.apply(call)
         before, shown = self.seen, self._observe()
@@ -152,6 +154,7 @@ class Run:
             finding = Finding("legal-accepted", "a legal call raised", str(expected), str(actual))
         else:
             finding = self._judge_legal(call, expected, actual)
+        self.over = False
         if finding is not None:
             self._go_on_after(finding)
         return Verdict(call, took, rule, actual, finding)
