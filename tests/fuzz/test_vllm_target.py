@@ -71,9 +71,9 @@ def test_keys_lookup_eviction_and_events(pool: VllmPool, request_view: RequestVi
         ("0.1.1.0", 1): [4],
     }
     assert pool.take_events() == [
-        ["stored", ["0.1.1.0.0.0"], "0.1.1.0", [0, 0], 0],
-        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 0],
-        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 1],
+        ["stored", ["0.1.1.0.0.0"], "0.1.1.0", [0, 0], 0, 2],
+        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 0, 4],
+        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 1, 4],
     ]
     pool.evict_blocks([1, 4])
     assert pool.get_cached_block("0.1.1.0", [0]) is None
