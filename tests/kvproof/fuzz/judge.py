@@ -337,8 +337,9 @@ def _is_event(value: Any) -> bool:
         return len(rest) == 2 and type(rest[1]) is int
     return (
         kind == "stored"
-        and len(rest) == 4
+        and len(rest) in (4, 5)
         and (rest[1] is None or type(rest[1]) is str)
         and (rest[2] is None or _is_ids(rest[2]))
         and type(rest[3]) is int
+        and (len(rest) == 4 or (type(rest[4]) is int and rest[4] > 0))
     )

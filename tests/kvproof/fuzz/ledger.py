@@ -64,24 +64,24 @@ class Ledger:
             for block_hash in event[1]:
                 self.consumer.pop((block_hash, event[2]), None)
         else:
-            _, hashes, parent, tokens, group = event
+            hashes, parent, tokens, group, *size = event[1:]
             for block_hash in hashes:
                 self.consumer[block_hash, group] = None
-            if tokens is not None:
-                self._compare(hashes, parent, tokens)
+            if tokens is not None and hashes:
+                self._compare(hashes, parent, tokens, size[0] if size else None)
 
-    def _compare(self, hashes: list[str], parent: str | None, tokens: list[int]) -> None:
-        """A consumer computes each hash again, from the parent and the tokens."""
-        if not hashes:
-            return  # an event about nothing: noise, but no consumer believes anything wrong
-        if len(tokens) % len(hashes):
-            self.lies.append(f"{len(tokens)} tokens are told for {len(hashes)} hashes")
-            return
-        size = len(tokens) // len(hashes)
+    def _compare(
+        self, hashes: list[str], parent: str | None, tokens: list[int], size: int | None
+    ) -> None:
+        """Compute each hash again as a consumer does, from the parent and the tokens.
+
+        Tokens behind the last hash are ignored, as consumers ignore them.
+        """
+        size = len(tokens) // len(hashes) if size is None else size
         before = parent
         for number, block_hash in enumerate(hashes):
             text = ".".join(map(str, tokens[number * size : (number + 1) * size]))
-            told = text if before is None else f"{before}.{text}"
+            told = ".".join(part for part in (before, text) if part)
             if told != block_hash:
                 self.lies.append(f"{block_hash!r} is told to be {told!r}")
             before = block_hash

@@ -27,9 +27,10 @@ Hash = str
 Event = list[Any]
 """An event on the wire, one of
 
-`["stored", [hash, ...], parent hash or None, [token, ...], group]`: these hashes became
-resident; the first follows the parent, each next one the one before, and together they
-cover the tokens (parent and tokens may be None: not told);
+`["stored", [hash, ...], parent hash or None, [token, ...], group, block size]`: these hashes
+became resident; the first follows the parent, each next one the one before, each with the
+next so many tokens (tokens may be None: not told; the block size may be left out: the tokens
+are shared out evenly);
 `["removed", [hash, ...], group]`; `["cleared"]`.
 """
 

@@ -96,6 +96,7 @@ def _ending(hashes: bool, events: bool) -> list[str]:
         lines.append('print("keys:          ", keys())')
     if events:
         lines.append('print("told by events:", told())')
+        lines.append("consumers()")
     return [*lines, "print()"]
 
 
@@ -225,6 +226,18 @@ def told():
         named = {f"{prefix_of[value]}@{event.group_idx}" for value in event.block_hashes}
         resident = resident | named if isinstance(event, BlockStored) else resident - named
     return sorted(resident)
+
+
+def consumers():
+    # a consumer hashes the parent and the tokens of each event again
+    for event in events:
+        if isinstance(event, BlockStored):
+            before, size = prefix_of.get(event.parent_block_hash), event.block_size
+            for number, value in enumerate(event.block_hashes):
+                tokens = event.token_ids[number * size : (number + 1) * size]
+                again = ".".join(map(str, ([before] if before else []) + tokens))
+                before = prefix_of[value]
+                print(f"  stored {before}: from its parent and tokens {again}")
 """
 
 _CALL = """

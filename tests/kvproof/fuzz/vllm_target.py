@@ -285,7 +285,7 @@ class VllmPool:
         if isinstance(event, self._parts.BlockRemoved):
             return ["removed", hashes, group]
         parent = text(event.parent_block_hash)
-        return ["stored", hashes, parent, list(event.token_ids), group]
+        return ["stored", hashes, parent, list(event.token_ids), group, event.block_size]
 
 
 def factory(config: PoolConfig) -> VllmPool:
