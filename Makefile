@@ -16,13 +16,13 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto
 
 prove: $(VENV)/.core
 	$(BIN)/kvproof prove
 
 nightly: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "slow or not slow"
+	$(BIN)/python -m pytest -q -n auto -m "slow or not slow"
 	$(BIN)/kvproof fuzz impl --policy --misuse --seconds $(SECONDS_LONG) --jobs 2
 
 bench: $(VENV)/.core

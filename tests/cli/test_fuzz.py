@@ -16,7 +16,7 @@ from kvproof.fuzz.run import PROPERTIES
 Run = Callable[..., Result]
 Written = Callable[[str], dict[str, Any]]
 
-BROKEN = ("fuzz", "defect:removed-untold", "--seed", "5", "--examples", "6", "--layout", "partial")
+BROKEN = ("fuzz", "defect:removed-untold", "--seed", "5", "--examples", "25", "--layout", "partial")
 """A target that fails quickly."""
 
 OWN = """
