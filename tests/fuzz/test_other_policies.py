@@ -220,7 +220,7 @@ def test_a_longer_safety_run_reports_nothing(shown: str) -> None:
 @pytest.mark.parametrize("shown", SHOWS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_long_safety_run_reports_nothing(name: str, shown: str) -> None:
-    assert not fuzz(own(name, shown), Flags(), 300).failures
+    assert not fuzz(own(name, shown), Flags(), 150).failures
 
 
 @pytest.mark.parametrize("shown", ["everything", "nothing"])
