@@ -14,6 +14,7 @@ from time import monotonic
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import seed as hypothesis_seed
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from kvproof.fuzz.failure import Failure
@@ -21,7 +22,7 @@ from kvproof.fuzz.layouts import LAYOUTS, Layout
 from kvproof.fuzz.pool_machine import PoolRules
 from kvproof.fuzz.run import Flags
 from kvproof.fuzz.session import Session, Stopped
-from kvproof.fuzz.target import PoolFactory
+from kvproof.fuzz.target import PoolFactory, TargetBroken
 
 BATCH = 25
 """Sequences that Hypothesis draws from one seed."""
@@ -81,15 +82,21 @@ def _quiet() -> Iterator[None]:
 def _run_batch(session: Session, seed: str) -> None:
     session.begin_batch()
     machine = hypothesis_seed(seed)(type("Pool", (PoolRules,), {"session": session}))
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=BATCH,
-            stateful_step_count=CALLS,
-            phases=[Phase.generate],
-            database=None,
-            deadline=None,
-            verbosity=Verbosity.quiet,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    try:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=BATCH,
+                stateful_step_count=CALLS,
+                phases=[Phase.generate],
+                database=None,
+                deadline=None,
+                verbosity=Verbosity.quiet,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except Flaky as error:
+        raise TargetBroken(
+            "the target answers the same calls in different ways; a target must be deterministic"
+            " and keep nothing between pools"
+        ) from error

@@ -41,6 +41,7 @@ class Moves:
     def __init__(self, session: Session, run: Run, layout: Layout, careful: bool) -> None:
         self.session, self.run, self.layout, self.careful = session, run, layout, careful
         self.tables: list[Table] = []
+        self.given: list[dict[str, Any]] = []
 
     def do(self, name: str, **args: Any) -> Any:
         """Make a call, unless the run is over. Return the answer, None when it is refused."""
@@ -193,17 +194,73 @@ class Moves:
             first = pick.number(0, len(tokens) // size - 1) * size
         ends = [end for end in range(first + unit, first + size, unit) if end <= len(tokens)]
         if ends:
+            self.given.append(
+                {
+                    "request": {"tokens": list(tokens)},
+                    "block": block,
+                    "num_tokens": pick.one(ends),
+                    "group": group,
+                    "block_size": size,
+                }
+            )
+            self.do("cache_partial_block", **self.given[-1])
+
+    def promote(self, pick: Pick) -> None:
+        """Publish a block that has partial keys as a full one."""
+        state = self.run.model.state
+        partly = [
+            block
+            for block in sorted(set(self.held()))
+            if state.block_hash[BlockId(block)] != NO_KEY
+            and not has_full_key(state, BlockId(block))
+        ]
+        if not partly:
+            return
+        block = pick.one(partly)
+        own = state.block_hash[BlockId(block)]
+        size = self.layout.block_sizes[own.group]
+        index = (len(own.block_hash) - 1) // size
+        fitting = [p for p in PROMPTS if p[: len(own.block_hash)] == own.block_hash]
+        if fitting and len(fitting[0]) >= (index + 1) * size:
             self.do(
-                "cache_partial_block",
-                request={"tokens": list(tokens)},
-                block=block,
-                num_tokens=pick.one(ends),
-                group=group,
+                "cache_full_blocks",
+                request={"tokens": list(pick.one(fitting))},
+                blocks=[0] * index + [block],
+                num_cached_blocks=index,
+                num_full_blocks=index + 1,
                 block_size=size,
+                group=int(own.group),
+                block_mask=None,
             )
 
+    def cache_partial_again(self, pick: Pick) -> None:
+        """Publish a block again for a prefix that it was published for before: it may carry the
+        key still, have retired it or lost it, or have been handed out anew.
+        """
+        state, held = self.run.model.state, self.run.ledger.held
+        able = [
+            args
+            for args in self.given[-12:]
+            if held[args["block"]] > 0
+            and is_own_chain(
+                state,
+                BlockId(args["block"]),
+                _key(tuple(args["request"]["tokens"]), args["num_tokens"], args["group"]),
+            )
+        ]
+        if able:
+            self.do("cache_partial_block", **pick.one(able))
+
     def evict_blocks(self, pick: Pick) -> None:
-        """Take the keys from any blocks, as a connector may."""
+        """Take the keys from any blocks, as a connector may; half the time from keyed ones."""
+        state = self.run.model.state
+        blocks = range(1, self.run.config.num_gpu_blocks)
+        keyed = [b for b in blocks if state.block_hash[BlockId(b)] != NO_KEY]
+        retired = state.retired
+        worn = [b for b in keyed if retired[BlockId(b)].members]  # type: ignore[attr-defined]
+        if keyed and pick.flag():
+            self.do("evict_blocks", blocks=pick.some(worn or keyed, 1, 2))
+            return
         self.do("evict_blocks", blocks=pick.some(range(self.run.config.num_gpu_blocks), 0, 3))
 
     # Blocks used table by table
@@ -289,7 +346,13 @@ MOVES: dict[str, Move] = {
         Moves.cache_in_all_groups,
     ),
     "cache_partial_block": (4, Moves.may_publish_partial, Moves.cache_partial_block),
-    "evict_blocks": (1, Moves.free_use, Moves.evict_blocks),
+    "promote": (2, Moves.may_publish_partial, Moves.promote),
+    "cache_partial_again": (
+        4,
+        lambda m: m.may_publish_partial() and bool(m.given),
+        Moves.cache_partial_again,
+    ),
+    "evict_blocks": (2, Moves.free_use, Moves.evict_blocks),
     "admit": (4, lambda m: m.table_use() and len(m.tables) < 4, Moves.admit),
     "fill": (4, lambda m: m.table_use() and bool(m.tables), Moves.fill),
     "finish": (3, lambda m: m.table_use() and bool(m.tables), Moves.finish),

@@ -89,6 +89,18 @@ class PoolRules(RuleBasedStateMachine):
         """Publish a block for a prefix that ends inside it."""
         self.make("cache_partial_block", data)
 
+    @precondition(possible("promote"))
+    @rule(data=st.data())
+    def promote(self, data: st.DataObject) -> None:
+        """Publish a block that has partial keys as a full one."""
+        self.make("promote", data)
+
+    @precondition(possible("cache_partial_again"))
+    @rule(data=st.data())
+    def cache_partial_again(self, data: st.DataObject) -> None:
+        """Publish a block again for a prefix that it was published for before."""
+        self.make("cache_partial_again", data)
+
     @precondition(possible("evict_blocks"))
     @rule(data=st.data())
     def evict_blocks(self, data: st.DataObject) -> None:

@@ -210,7 +210,8 @@ class Session:
             steps = shrink(steps, fails)
             smaller = self._smaller_pool(steps, config, drain, mark)
         failed = self._fails(steps, config, drain, mark)
-        assert failed is not None
+        if failed is None:
+            raise Irreproducible(mark, self._calls)
         return (*failed, config)
 
     def _smaller_pool(
