@@ -5,6 +5,7 @@ times over: the specification, the target, the observation and every property, a
 call. Reported are the median and the spread of the repetitions.
 """
 
+import gc
 import logging
 import statistics
 from time import perf_counter
@@ -54,6 +55,7 @@ def rate(layout_name: str, calls: list[Call]) -> float:
 def main() -> None:
     """Print the rates."""
     logging.getLogger("kvproof").setLevel(logging.ERROR)
+    gc.freeze()
     for layout_name in ("one-size", "partial", "two-sizes"):
         calls = record(layout_name)
         rates = sorted(rate(layout_name, calls) for _ in range(5))
