@@ -285,6 +285,8 @@ class Run:
                     finding = self._judge_statements(about_keys, view)
                 if finding is not None:
                     return finding
+        if not about_counts:
+            return None
         with focus(blocks, (), self._holders(blocks)):
             return self._judge_statements(about_counts, view)
 
