@@ -16,7 +16,8 @@ from kvproof.fuzz.judge import FIELDS, Finding
 from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.ledger import Ledger
 from kvproof.fuzz.model import Model
-from kvproof.fuzz.run import READS, WHOLE, Flags, Run
+from kvproof.fuzz.run import Flags, Run
+from kvproof.fuzz.statements import READS, WHOLE
 from kvproof.fuzz.target import OPERATIONS, Event, Observation, PoolConfig
 from kvproof.spec import transitions
 from kvproof.spec.concrete import ConcreteIndex, ConcreteKeySet, ConcreteMap, ConcreteQueue
@@ -120,7 +121,7 @@ class FullRun(Run):
     """A run that evaluates every statement on everything after every call."""
 
     def _judge_change(self, *args: Any) -> Finding | None:
-        return self._judge_statements(self._names, args[-1])
+        return self._broken(self._statements.every(), args[-1])
 
 
 SPEC_DEFECTS: dict[str, tuple[object, str, Callable[..., Any]]] = {

@@ -161,12 +161,13 @@ class ConcreteQueue:
 
 
 class ConcreteIndex:
-    """A dict of dicts in order of insertion (see `Index`)."""
+    """A dict of dicts in order of insertion (see `Index`). `version` counts the changes."""
 
-    __slots__ = ("lists_of",)
+    __slots__ = ("lists_of", "version")
 
     def __init__(self) -> None:
         self.lists_of: dict[Key, dict[BlockId, None]] = {}
+        self.version = 0
 
     def contain(self, key: Key, block: BlockId) -> Bool:
         """See `Index`."""
@@ -189,6 +190,7 @@ class ConcreteIndex:
 
     def insert(self, key: Key, block: BlockId) -> None:
         """See `Index`."""
+        self.version += 1
         self.lists_of.setdefault(key, {})[block] = None
 
     def pop(self, keys: KeySet, block: BlockId) -> None:
@@ -197,12 +199,14 @@ class ConcreteIndex:
         for key in keys.members:
             blocks = self.lists_of.get(key)
             if blocks is not None:
+                self.version += 1
                 blocks.pop(block, None)
                 if not blocks:
                     del self.lists_of[key]
 
     def clear(self) -> None:
         """See `Index`."""
+        self.version += 1
         self.lists_of.clear()
 
     def well_formed(self) -> Bool:

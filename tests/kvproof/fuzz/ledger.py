@@ -7,8 +7,8 @@ consumer of the event stream believes.
 from typing import Any
 
 from kvproof.fuzz.calls import Call, to_wire
-from kvproof.fuzz.model import WireKey
 from kvproof.fuzz.target import Event, PoolConfig
+from kvproof.fuzz.view import WireKey
 from kvproof.spec.quantities import TokenId
 
 

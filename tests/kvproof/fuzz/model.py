@@ -9,14 +9,13 @@ from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome, from_wire, to_wire
 from kvproof.fuzz.target import Event, Observation, PoolConfig
+from kvproof.fuzz.view import View, WireKey, key_from_wire
 from kvproof.spec.block_pool import AllBlocksCleared, BlockPool, BlockRemoved, KVCacheEvent
 from kvproof.spec.concrete import ConcreteEvents, ConcreteIndex, ConcreteKeySet, ConcreteQueue
 from kvproof.spec.ghosts import add_holder, count_used
-from kvproof.spec.quantities import NO_KEY, BlockId, GroupId, Key
+from kvproof.spec.quantities import NO_KEY, BlockId, GroupId
 from kvproof.spec.rules import KVCacheError, Rule
 from kvproof.spec.state import PoolState, keys_of
-
-WireKey = tuple[str, int]
 
 
 class Hooks:
@@ -48,7 +47,7 @@ class Model:
     def __init__(self, config: PoolConfig) -> None:
         self.config = config
         self.hooks = Hooks()
-        self._blocks = [BlockId(block) for block in range(config.num_gpu_blocks)]
+        self._view = View(config.num_gpu_blocks)
         self.pool = BlockPool(
             config.num_gpu_blocks,
             config.enable_caching,
@@ -72,23 +71,8 @@ class Model:
 
     def view(self) -> Observation:
         """Return everything that a target may show, as it should be."""
-        state, hooks = self.state, self.hooks.calls
-        self.hooks.calls = []
-        queue, index = state.free_queue, state.cached
-        assert isinstance(queue, ConcreteQueue)
-        assert isinstance(index, ConcreteIndex)
-        blocks = self._blocks
-        return Observation(
-            free=queue.as_list(),  # type: ignore[arg-type]
-            ref_cnt=[state.ref_cnt[block] for block in blocks],
-            keys=_wire_keys(state, blocks),
-            index={
-                (to_wire(key.block_hash), key.group): list(listed)
-                for key, listed in index.lists_of.items()
-            },
-            num_free_blocks=state.num_free_blocks,
-            hooks=hooks,
-        )
+        hooks, self.hooks.calls = self.hooks.calls, []
+        return self._view.look(self.pool.state, hooks)
 
     def adopt(self, held: list[int], seen: Observation, consumer: dict[WireKey, None]) -> None:
         """Make the model follow the target: `held` holders for each block, what was seen of
@@ -222,21 +206,6 @@ class Model:
 
     def _get_usage(self) -> float:
         return self.pool.get_usage()
-
-
-def key_from_wire(wire: WireKey) -> Key:
-    """Return a key of the specification."""
-    return Key(from_wire(wire[0]), GroupId(wire[1]))
-
-
-def _wire_keys(state: PoolState, blocks: list[BlockId]) -> list[list[WireKey]]:
-    keys: list[list[WireKey]] = [[] for _ in blocks]
-    for block, own in state.block_hash.items():  # type: ignore[attr-defined]
-        if own != NO_KEY:
-            keys[block].append((to_wire(own.block_hash), own.group))
-            others: ConcreteKeySet = state.partial_keys[block]  # type: ignore[assignment]
-            keys[block] += [(to_wire(key.block_hash), key.group) for key in others.members]
-    return keys
 
 
 def _wire_event(event: KVCacheEvent) -> Event:

@@ -1,12 +1,10 @@
 """One run: a target, the model and the ledger, in lockstep.
 
-The target is compared with the model after every call. While they agree, a property of the
-state is evaluated when something that it reads has changed, and for the blocks, keys and
-slots that the call named: it speaks of one at a time, and held for all of them before. When
-they differ, the model adopts what was seen, and every property is evaluated on all of that.
+The target is compared with the model after every call. While they agree, properties are
+evaluated of what the call changed (`statements`). When they differ, the model adopts what was
+seen, and every property is evaluated on all of that.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kvproof.fuzz import judge
@@ -14,7 +12,8 @@ from kvproof.fuzz.branches import branches
 from kvproof.fuzz.calls import Call, Outcome, make
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.ledger import Ledger, published
-from kvproof.fuzz.model import Model, WireKey, key_from_wire
+from kvproof.fuzz.model import Model
+from kvproof.fuzz.statements import Statements
 from kvproof.fuzz.target import (
     NotExpressible,
     Observation,
@@ -22,12 +21,13 @@ from kvproof.fuzz.target import (
     PoolFactory,
     TargetBroken,
 )
+from kvproof.fuzz.view import WireKey
 from kvproof.spec import rules
 from kvproof.spec.concrete import ConcreteIndex
 from kvproof.spec.full_attention import NO_STRANDED_SUFFIX, no_stranded_suffix
 from kvproof.spec.pool_properties import STATE_PROPERTIES
 from kvproof.spec.properties import Class, Property
-from kvproof.spec.quantities import NO_KEY, BlockId, Key, Slot
+from kvproof.spec.quantities import BlockId
 from kvproof.spec.steps import STEP_PROPERTIES
 
 PROPERTIES: dict[str, Property] = {
@@ -39,23 +39,6 @@ PROPERTIES: dict[str, Property] = {
 
 HARMLESS = {"events-mirror-cache"}
 """Safety properties whose breach leaves the pool itself sound: the run goes on."""
-
-WHOLE = {"all-returned", "events-mirror-cache"}
-"""Properties that speak of the whole state, and are judged by the ledger."""
-
-
-READS: dict[str, tuple[str, ...]] = {
-    "refs-nonnegative": ("ref_cnt",),
-    "refs-exact": ("ref_cnt",),
-    "free-iff-unreferenced": ("free", "ref_cnt"),
-    "queue-is-a-set": ("free", "num_free_blocks"),
-    "blocks-conserved": ("free", "ref_cnt", "num_free_blocks"),
-    "index-agrees": ("keys", "index"),
-    "one-chain-per-block": ("keys",),
-    "null-inert": ("free", "keys", "index"),
-    "retired-stays-retired": ("keys", "index"),
-}
-"""What each property reads of an observation; ghosts change with what they witness."""
 
 TAKE = Call("take_events", {})
 
@@ -114,14 +97,9 @@ class Run:
         self.over = False
         self.agreed = True
         self.seen = self.target.observe()
-        self._names = [
-            name
-            for name, found in STATE_PROPERTIES.items()
-            if name not in WHOLE and (flags.policy or found.klass is Class.SAFETY)
-        ]
+        self._statements = Statements(self.model, flags.policy)
         self._view = self.model.view()
         self._index_moved = False
-        self._plans: dict[tuple[bool, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.start = self._judge_start()
 
     def branches(self, call: Call) -> frozenset[str]:
@@ -177,7 +155,7 @@ class Run:
             return finding
         expected, actual = judge.describe(view, self.seen)
         self._adopt(self.seen)
-        finding = self._judge_statements(self._names, view)
+        finding = self._broken(self._statements.every(), view)
         if finding is None and self.flags.policy:
             finding = Finding("decision-equal", "a new pool differs", expected, actual)
         return finding
@@ -239,7 +217,9 @@ class Run:
         agrees = (view == self.seen or not judge.differences(view, self.seen)) and (
             expected.value == actual.value or call.name == "take_events"
         )
-        self._index_moved = not agrees or before.index != view.index
+        self._index_moved = not agrees or (
+            before.index is not view.index and before.index != view.index
+        )
         if not agrees:
             finding = self._judge_difference(call, actual, view)
         elif view is not before:
@@ -262,80 +242,21 @@ class Run:
             self.model.forget_retired(actual.value)
         shown = self.shows_keys
         self._adopt(self.seen if shown else replace(self.seen, keys=self._guess(call, actual)))
-        return self._judge_statements(self._names, view)
+        return self._broken(self._statements.every(), view)
 
     def _judge_change(
         self, call: Call, actual: Outcome, before: Observation, view: Observation
     ) -> Finding | None:
-        about_counts, about_keys = self._affected(before, view)
-        if not about_counts and not about_keys:
-            return None
-        focus = self.model.pool.universe.focus
         if call.name == "reset_prefix_cache":
             blocks = [BlockId(block) for block in range(self.config.num_gpu_blocks)]
         else:
             blocks = _named(call, actual)
-        if about_keys:
-            assert before.keys is not None
-            assert view.keys is not None
-            for block in blocks:
-                if before.keys[block] == view.keys[block]:
-                    continue
-                with focus((block,), self._keys_about(block, before), ()):
-                    finding = self._judge_statements(about_keys, view)
-                if finding is not None:
-                    return finding
-        if not about_counts:
+        return self._broken(self._statements.after(blocks, before, view), view)
+
+    def _broken(self, name: str | None, view: Observation) -> Finding | None:
+        if name is None:
             return None
-        with focus(blocks, (), self._holders(blocks)):
-            return self._judge_statements(about_counts, view)
-
-    def _affected(
-        self, before: Observation, view: Observation
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the properties that read what has changed: those that read no keys, and those
-        that do.
-        """
-        changed = (
-            before.free != view.free,
-            before.ref_cnt != view.ref_cnt,
-            before.num_free_blocks != view.num_free_blocks,
-            before.keys != view.keys,
-            before.index != view.index,
-        )
-        if changed not in self._plans:
-            fields = ("free", "ref_cnt", "num_free_blocks", "keys", "index")
-            moved = {field for field, differs in zip(fields, changed, strict=True) if differs}
-            read = [name for name in self._names if not moved.isdisjoint(READS[name])]
-            by_key = {"keys", "index"} & moved
-            keyed = tuple(name for name in read if by_key and "keys" in READS[name])
-            self._plans[changed] = tuple(name for name in read if name not in keyed), keyed
-        return self._plans[changed]
-
-    def _judge_statements(self, names: Iterable[str], view: Observation) -> Finding | None:
-        for name in names:
-            statement = STATE_PROPERTIES[name].statement
-            assert statement is not None
-            if not statement(self.model.state):
-                expected, actual = judge.describe(view, self.seen)
-                return Finding(name, PROPERTIES[name].says, expected, actual)
-        return None
-
-    def _keys_about(self, block: BlockId, before: Observation) -> list[Key]:
-        """Return the keys that the block carries, carried before the call, or gave up."""
-        state = self.model.state
-        assert before.keys is not None
-        own = state.block_hash[block]
-        keys = dict.fromkeys(map(key_from_wire, before.keys[block]))
-        if own != NO_KEY:
-            keys[own] = None
-        keys.update(dict.fromkeys(state.partial_keys[block]))  # type: ignore[call-overload]
-        keys.update(dict.fromkeys(state.retired[block]))  # type: ignore[call-overload]
-        return list(keys)
-
-    def _holders(self, blocks: list[BlockId]) -> list[Slot]:
-        state = self.model.state
-        return [state.holder[b, rank] for b in blocks for rank in range(state.ref_cnt[b])]
+        return Finding(name, PROPERTIES[name].says, *judge.describe(view, self.seen))
 
     @property
     def shows_keys(self) -> bool:
