@@ -15,7 +15,7 @@ from kvproof.fuzz.impl_target import factory
 from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.moves import Moves
 from kvproof.fuzz.picks import RandomPick
-from kvproof.fuzz.run import Flags, Run
+from kvproof.fuzz.run import Flags, Run, Verdict
 from kvproof.fuzz.session import Session
 
 BLOCKS = 16
@@ -27,15 +27,15 @@ def record(layout_name: str, calls: int = CALLS, seed: bytes = b"rate") -> list[
     """Return a legal sequence of so many calls."""
     session = Session(factory, "impl", FLAGS)
     layout, made = LAYOUTS[layout_name], []
-    run = session.start(layout, BLOCKS, drain=True)
+    run = session.start(layout.config(BLOCKS), layout, drain=True)
     moves, pick = Moves(session, run, layout, careful=False), RandomPick(seed)
     step = run.step
 
-    def recording(call: Call):  # type: ignore[no-untyped-def]
+    def recording(call: Call, took: frozenset[str]) -> Verdict:
         made.append(call)
-        return step(call)
+        return step(call, took)
 
-    run.step = recording  # type: ignore[method-assign]
+    run.step = recording  # type: ignore[method-assign, assignment]
     while len(made) < calls:
         moves.make(pick.one(moves.possible()), pick)
     return made[:calls]

@@ -31,7 +31,7 @@ class Recording(Session):
 def draw(layout: str, seed: int, length: int, num_blocks: int = 6, misuse: bool = False) -> Any:
     """Return calls that our implementation answers as the specification says."""
     session = Recording(LAYOUTS[layout], Flags(policy=True, misuse=misuse))
-    run = session.start(LAYOUTS[layout], num_blocks, drain=True)
+    run = session.start(LAYOUTS[layout].config(num_blocks), LAYOUTS[layout], drain=True)
     moves, pick = Moves(session, run, LAYOUTS[layout], careful=False), RandomPick(bytes([seed]))
     while len(session.made) < length:
         moves.make(pick.one(moves.possible()), pick)

@@ -253,6 +253,6 @@ def test_a_target_that_keeps_something_is_not_blamed_on_kvproof() -> None:
             return 0.5 if Once.built == 1 else super().get_usage()
 
     session = Session(Once, "once", Flags())
-    run = session.start(LAYOUTS["one-size"], 4, drain=True)
+    run = session.start(LAYOUTS["one-size"].config(4), LAYOUTS["one-size"], drain=True)
     with pytest.raises(Irreproducible, match="a target must be deterministic"):
         session.call(run, Call("get_usage", {}), careful=False)

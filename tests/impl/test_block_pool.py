@@ -299,7 +299,7 @@ class Consumer:
                 self.resident.clear()
                 self.told["cleared", None, None] += 1
                 continue
-            group = rest[-1]
+            group = rest[3 if kind == "stored" else 1]
             if kind == "stored":
                 check_stored(*rest)
                 self.resident |= {(block_hash, group) for block_hash in rest[0]}
@@ -308,10 +308,12 @@ class Consumer:
             self.told.update((kind, block_hash, group) for block_hash in rest[0])
 
 
-def check_stored(hashes: list[str], parent: str | None, tokens: list[int], group: int) -> None:
+def check_stored(
+    hashes: list[str], parent: str | None, tokens: list[int], group: int, size: int | None = None
+) -> None:
     """A consumer that computes the hashes again finds those that it was told."""
-    size, rest = divmod(len(tokens), len(hashes))
-    assert rest == 0
+    size = len(tokens) // len(hashes) if size is None else size
+    assert len(tokens) == size * len(hashes)
     prefix = () if parent is None else hash_from_text(parent)
     for number, block_hash in enumerate(hashes, 1):
         assert hash_text((*prefix, *map(TokenId, tokens[: number * size]))) == block_hash

@@ -7,6 +7,7 @@ proves, and the fuzzer evaluates the same functions on the states of real engine
 
 from kvproof.spec.logic import Bool, forall, iff, implies, neg
 from kvproof.spec.properties import Class, Consequence, Kind, Property
+from kvproof.spec.quantities import BlockId, Slot
 from kvproof.spec.state import PoolState, keys_of
 
 _POOL = "vLLM 0.25.1, block_pool.py: "
@@ -24,15 +25,15 @@ def refs_exact(state: PoolState) -> Bool:
     below the count has a holder.
     """
     u = state.universe
-    return forall(
-        u.slots,
-        lambda slot: implies(
-            state.held[slot] & (state.table[slot] != u.null),
-            (state.rank[slot] >= 0)
-            & (state.rank[slot] < state.ref_cnt[state.table[slot]])
-            & (state.holder[state.table[slot], state.rank[slot]] == slot),
-        ),
-    ) & forall(
+
+    def is_counted(slot: Slot) -> Bool:
+        block, rank = state.table[slot], state.rank[slot]
+        return implies(
+            state.held[slot] & (block != u.null),
+            (rank >= 0) & (rank < state.ref_cnt[block]) & (state.holder[block, rank] == slot),
+        )
+
+    return forall(u.slots, is_counted) & forall(
         u.blocks,
         lambda block: implies(
             block != u.null,
@@ -74,35 +75,31 @@ def blocks_conserved(state: PoolState) -> Bool:
     The numbering is one-to-one onto 0 .. N - 1, so free + held + null = N.
     """
     u = state.universe
-    return (
-        forall(
-            u.blocks,
-            lambda block: (
-                (state.place[block] >= 0)
-                & (state.place[block] < u.num_blocks)
-                & (state.block_at[state.place[block]] == block)
-            ),
+
+    def is_kept(block: BlockId) -> Bool:
+        place = state.place[block]
+        return ((place >= 0) & (place < u.num_blocks) & (state.block_at[place] == block)) & (
+            state.free_queue.has(block) | (state.ref_cnt[block] > 0) | (block == u.null)
         )
+
+    return (
+        forall(u.blocks, is_kept)
         & forall(u.below(u.num_blocks), lambda place: state.place[state.block_at[place]] == place)
         & (state.place[u.null] == u.num_blocks - 1)
         & (state.num_free_blocks >= 0)
         & (state.num_free_blocks < u.num_blocks)
-        & forall(
-            u.blocks,
-            lambda block: (
-                state.free_queue.has(block) | (state.ref_cnt[block] > 0) | (block == u.null)
-            ),
-        )
     )
 
 
 def index_agrees(state: PoolState) -> Bool:
     """A block is listed under a key exactly when it carries that key; no list is empty."""
     u = state.universe
-    return state.cached.well_formed() & forall(
-        (u.keys, u.blocks),
-        lambda key, block: iff(state.cached.contain(key, block), keys_of(state, block).has(key)),
-    )
+
+    def agrees(block: BlockId) -> Bool:
+        carried = keys_of(state, block)
+        return forall(u.keys, lambda key: iff(state.cached.contain(key, block), carried.has(key)))
+
+    return state.cached.well_formed() & forall(u.blocks, agrees)
 
 
 def one_chain_per_block(state: PoolState) -> Bool:
@@ -110,29 +107,30 @@ def one_chain_per_block(state: PoolState) -> Bool:
     of it, and at most one of them is full. One key may list several blocks.
     """
     u = state.universe
-    return forall(
-        (u.blocks, u.keys, u.keys),
-        lambda block, key, other: implies(
-            keys_of(state, block).has(key) & keys_of(state, block).has(other),
-            (u.is_prefix(key, other) | u.is_prefix(other, key))
-            & u.same_block(key, other)
-            & implies(u.is_full(key) & u.is_full(other), key == other),
-        ),
-    )
+
+    def is_one_chain(block: BlockId) -> Bool:
+        carried = keys_of(state, block)
+        return forall(
+            (u.keys, u.keys),
+            lambda key, other: implies(
+                carried.has(key) & carried.has(other),
+                (u.is_prefix(key, other) | u.is_prefix(other, key))
+                & u.same_block(key, other)
+                & implies(u.is_full(key) & u.is_full(other), key == other),
+            ),
+        )
+
+    return forall(u.blocks, is_one_chain)
 
 
 def null_inert(state: PoolState) -> Bool:
     """The null block is never queued, keyed or handed out."""
     u = state.universe
+    carried = keys_of(state, u.null)
     return (
         neg(state.free_queue.has(u.null))
         & (state.ref_cnt[u.null] == 0)
-        & forall(
-            u.keys,
-            lambda key: (
-                neg(state.cached.contain(key, u.null)) & neg(keys_of(state, u.null).has(key))
-            ),
-        )
+        & forall(u.keys, lambda key: neg(state.cached.contain(key, u.null) | carried.has(key)))
     )
 
 
@@ -149,9 +147,7 @@ def retired_stays_retired(state: PoolState) -> Bool:
     u = state.universe
     return forall(
         (u.blocks, u.keys),
-        lambda block, key: implies(
-            state.retired[block].has(key), neg(state.cached.contain(key, block))
-        ),
+        lambda block, key: neg(state.retired[block].has(key) & state.cached.contain(key, block)),
     )
 
 

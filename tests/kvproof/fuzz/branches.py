@@ -6,9 +6,10 @@ They say what a run has covered, and tell defects apart: a failure's signature c
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.fuzz.calls import Call, from_wire
+from kvproof.fuzz.calls import Call
 from kvproof.fuzz.ledger import published
 from kvproof.fuzz.model import Model
+from kvproof.fuzz.view import key_from_wire
 from kvproof.spec.concrete import ConcreteIndex, ConcreteQueue
 from kvproof.spec.quantities import NO_KEY, BlockId, GroupId, Key
 
@@ -74,7 +75,7 @@ def _get_cached_block(model: Model, args: dict[str, Any], call: Call) -> set[str
     assert isinstance(index, ConcreteIndex)
     found = {"several-groups"} if len(args["groups"]) > 1 else set()
     for group in args["groups"]:
-        listed = index.lists_of.get(Key(from_wire(args["block_hash"]), GroupId(group)))
+        listed = index.lists_of.get(key_from_wire((args["block_hash"], group)))
         if not listed:
             return found | {"miss"}
         held = model.state.ref_cnt[next(iter(listed))] > 0
@@ -91,11 +92,11 @@ def _cache_full_blocks(model: Model, args: dict[str, Any], call: Call) -> set[st
     found |= {"masked"} if args["block_mask"] and not all(args["block_mask"]) else set()
     if call_is_malformed(args):
         return found
+    own, lists = model.state.block_hash, model.state.cached.lists
     for block, wire in published(call):
-        key = Key(from_wire(wire[0]), GroupId(wire[1]))
-        keyed = model.state.block_hash[BlockId(block)] != NO_KEY
-        found.add("promotes" if keyed else "fresh")
-        found |= {"duplicate"} if model.state.cached.lists(key) else set()
+        found.add("promotes" if own[BlockId(block)] != NO_KEY else "fresh")
+        if lists(key_from_wire(wire)):
+            found.add("duplicate")
     return found
 
 

@@ -155,18 +155,12 @@ def from_wire(text: Hash) -> BlockHash:
     return tuple(TokenId(int(token)) for token in text.split("."))
 
 
-@lru_cache(maxsize=4096)
-def request_view(tokens: tuple[int, ...], hash_block_size: int) -> RequestView:
+def request_view(tokens: list[int], hash_block_size: int) -> RequestView:
     """Return what a pool may see of the request that has these tokens."""
-    known = tuple(map(TokenId, tokens))
+    return RequestView(tokens.copy(), list(_hashes(tuple(tokens), hash_block_size)))
+
+
+@lru_cache(maxsize=4096)
+def _hashes(tokens: tuple[int, ...], hash_block_size: int) -> tuple[Hash, ...]:
     ends = range(hash_block_size, len(tokens) + 1, hash_block_size)
-    return RequestView(list(tokens), [to_wire(known[:end]) for end in ends])
-
-
-def make(target: Any, call: Call, hash_block_size: int) -> Any:
-    """Make the call on a target, and return what it returns."""
-    args = call.args
-    if "request" in args:
-        view = request_view(tuple(args["request"]["tokens"]), hash_block_size)
-        args = {**args, "request": view}
-    return getattr(target, call.name)(**args)
+    return tuple(to_wire(tuple(map(TokenId, tokens[:end]))) for end in ends)

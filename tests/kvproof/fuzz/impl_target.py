@@ -158,8 +158,8 @@ def factory(config: PoolConfig) -> ImplPool:
 
 def _on_the_wire(event: object) -> Event:
     if isinstance(event, BlockStored):
-        parent, tokens = event.parent_block_hash, event.token_ids
-        return ["stored", event.block_hashes, parent, tokens, event.group_idx]
+        parent, tokens, group = event.parent_block_hash, event.token_ids, event.group_idx
+        return ["stored", event.block_hashes, parent, tokens, group, event.block_size]
     if isinstance(event, BlockRemoved):
         return ["removed", event.block_hashes, event.group_idx]
     return ["cleared"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome
 from kvproof.fuzz.ledger import Ledger
-from kvproof.fuzz.target import Observation, TargetBroken
+from kvproof.fuzz.target import Event, Observation, TargetBroken
 
 FIELDS = ("free", "ref_cnt", "keys", "index", "num_free_blocks", "hooks")
 
@@ -125,6 +125,14 @@ def judge_queue(seen: Observation, num_blocks: int) -> Finding | None:
     return None
 
 
+def judge_silence(told: list[Event]) -> Finding | None:
+    """A pool whose events are off tells none."""
+    if not told:
+        return None
+    says = "events are off, and were told all the same"
+    return Finding("events-mirror-cache", says, "returns []", f"returns {told}")
+
+
 def judge_lies(ledger: Ledger) -> Finding | None:
     """A consumer was told no lies."""
     if not ledger.lies:
@@ -209,8 +217,9 @@ def differences(view: Observation, seen: Observation) -> list[str]:
 
 
 def same(field: str, wanted: Any, found: Any) -> bool:
-    """Two values of a field agree. The null block's count and hooks are not compared, and a
-    block's keys only as its longest and the others. Raises TargetBroken when `found` is no
+    """Two values of a field agree. The null block's count and hooks are not compared, a
+    block's keys only as its longest and the others, and hooks only in their order for each
+    block. Raises TargetBroken when `found` is no
     value of this field at all.
     """
     if found == wanted:
@@ -228,7 +237,8 @@ def same(field: str, wanted: Any, found: Any) -> bool:
         real = [
             [call for call in calls if call[1] or call[0] == "reset"] for calls in (wanted, found)
         ]
-        return sorted(real[0]) == sorted(real[1])
+        by_block = [sorted(calls, key=lambda call: call[1]) for calls in real]
+        return bool(by_block[0] == by_block[1])
     return False
 
 

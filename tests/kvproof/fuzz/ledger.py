@@ -9,7 +9,7 @@ from typing import Any
 from kvproof.fuzz.calls import Call, to_wire
 from kvproof.fuzz.target import Event, PoolConfig
 from kvproof.fuzz.view import WireKey
-from kvproof.spec.quantities import TokenId
+from kvproof.spec.quantities import BlockHash
 
 
 class Ledger:
@@ -44,7 +44,7 @@ class Ledger:
                 self.promised[block][key] = None
         elif name == "cache_partial_block":
             if args["block"]:
-                end = tuple(map(TokenId, args["request"]["tokens"][: args["num_tokens"]]))
+                end: BlockHash = tuple(args["request"]["tokens"][: args["num_tokens"]])
                 self.promised[args["block"]][to_wire(end), args["group"]] = None
         elif name == "evict_blocks":
             for block in args["blocks"]:
@@ -91,9 +91,10 @@ def published(call: Call) -> list[tuple[int, WireKey]]:
     """Return the blocks that a `cache_full_blocks` publishes, each with its key."""
     args = call.args
     first, last, size = args["num_cached_blocks"], args["num_full_blocks"], args["block_size"]
-    mask, tokens = args["block_mask"], tuple(map(TokenId, args["request"]["tokens"]))
+    mask, blocks, group = args["block_mask"], args["blocks"], args["group"]
+    tokens: BlockHash = tuple(args["request"]["tokens"])
     return [
-        (args["blocks"][index], (to_wire(tokens[: (index + 1) * size]), args["group"]))
+        (blocks[index], (to_wire(tokens[: (index + 1) * size]), group))
         for index in range(first, last)
-        if args["blocks"][index] != 0 and (mask is None or mask[index - first])
+        if blocks[index] != 0 and (mask is None or mask[index - first])
     ]

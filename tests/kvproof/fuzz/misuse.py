@@ -10,14 +10,16 @@ from kvproof.fuzz.calls import Call
 from kvproof.fuzz.layouts import Layout
 from kvproof.fuzz.picks import Pick
 from kvproof.fuzz.run import Run
-from kvproof.spec.quantities import NO_KEY, BlockId
+from kvproof.spec.quantities import NO_KEY, BlockId, Key
 from kvproof.spec.transitions import has_full_key, is_readable
 
 Misuse = Callable[[Run, Layout, tuple[int, ...], Pick], Call | None]
 
 
-def free_twice(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
+def free_twice(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Release a block once more than it is held; other releases may stand before it."""
+    if run.config.num_gpu_blocks == 1:
+        return None
     block = pick.number(1, run.config.num_gpu_blocks - 1)
     others = [b for b, count in enumerate(run.ledger.held) if b != block and count > 0]
     first = pick.some(others, 0, 1) if others else []
@@ -30,17 +32,22 @@ def negative_count(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 
 
 def touch_unreadable(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
-    """Touch a block that is neither held nor keyed."""
+    """Touch a block that is neither held nor keyed, perhaps after one that is."""
     state = run.model.state
-    blocks = range(1, run.config.num_gpu_blocks)
-    chosen = [block for block in blocks if not is_readable(state, BlockId(block))]
-    return Call("touch", {"blocks": [pick.one(chosen)]}) if chosen else None
+    good: list[int] = []
+    bad: list[int] = []
+    for block in range(1, run.config.num_gpu_blocks):
+        (good if is_readable(state, BlockId(block)) else bad).append(block)
+    if not bad:
+        return None
+    first = pick.some(good, 0, 1) if good else []
+    return Call("touch", {"blocks": [*first, pick.one(bad)]})
 
 
 def evict_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
     """Evict an id that is no block, perhaps after one that is."""
     count = run.config.num_gpu_blocks
-    first = pick.some(range(1, count), 0, 1)
+    first = pick.some(range(count), 0, 1)
     return Call("evict_blocks", {"blocks": [*first, pick.number(count, count + 2)]})
 
 
@@ -50,9 +57,11 @@ def evict_negative(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 
 
 def use_out_of_range(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call:
-    """Touch or free an id that is no block."""
+    """Touch or free an id that is no block, perhaps after one that is."""
     name = pick.one(["touch", "free_blocks"])
-    return Call(name, {"blocks": [pick.one([-1, run.config.num_gpu_blocks])]})
+    held = [block for block, count in enumerate(run.ledger.held) if block and count > 0]
+    first = pick.some(held, 0, 1) if held else []
+    return Call(name, {"blocks": [*first, pick.one([-1, run.config.num_gpu_blocks])]})
 
 
 def publish_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
@@ -118,17 +127,47 @@ def publish_one_block_twice(
 def publish_other_chain(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
-    """Publish a block with partial keys under another chain."""
-    held = enumerate(run.ledger.held)
-    chosen = [
-        b
-        for b, count in held
-        if b and count > 0 and run.model.state.block_hash[BlockId(b)] != NO_KEY
-    ]
-    if not chosen:
+    """Publish a block with partial keys under another chain, which parts from its own at the
+    start or inside the block.
+    """
+    found = _partly_keyed(run, pick)
+    if found is None:
         return None
-    other = tuple(1 - token for token in tokens)
-    return _publish(layout, other, [pick.one(chosen)])
+    block, own = found
+    size = layout.block_sizes[own.group]
+    other = _parted(tuple(own.block_hash), pick) + (0,) * size
+    return _publish(layout, other, [block], (len(own.block_hash) - 1) // size, int(own.group))
+
+
+def publish_other_index(
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
+) -> Call | None:
+    """Publish a block with partial keys as another block of its own chain."""
+    found = _partly_keyed(run, pick)
+    if found is None:
+        return None
+    block, own = found
+    size = layout.block_sizes[own.group]
+    index = (len(own.block_hash) - 1) // size
+    longer = tuple(own.block_hash) + (0,) * (2 * size)
+    return _publish(layout, longer, [block], pick.one([index + 1, max(index - 1, 0)]))
+
+
+def publish_uncached(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
+    """Publish a block that may be published, but for caching being off."""
+    block = None if layout.enable_caching else _unkeyed(run, pick)
+    return None if block is None else _publish(layout, tokens, [block])
+
+
+def publish_negative_start(
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
+) -> Call | None:
+    """Say that there are fewer than no blocks that are published already."""
+    block = _unkeyed(run, pick)
+    if block is None:
+        return None
+    call = _publish(layout, tokens, [block])
+    return Call(call.name, {**call.args, "num_cached_blocks": -1})
 
 
 def publish_short_mask(
@@ -187,14 +226,23 @@ def partial_misplaced(run: Run, layout: Layout, tokens: tuple[int, ...], pick: P
 def partial_other_chain(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
-    """Give a keyed block a partial key of another chain."""
-    held = enumerate(run.ledger.held)
+    """Give a keyed block a partial key of another chain, or of another block of its own."""
     state = run.model.state
+    held = enumerate(run.ledger.held)
     keyed = [b for b, count in held if count > 0 and state.block_hash[BlockId(b)] != NO_KEY]
     if not keyed:
         return None
-    other = tuple(1 - token for token in tokens)
-    return _partial(layout, other, pick.one(keyed), layout.hash_block_size)
+    block = pick.one(keyed)
+    own, unit = state.block_hash[BlockId(block)], layout.hash_block_size
+    size, length = layout.block_sizes[own.group], len(own.block_hash)
+    first = (length - 1) // size * size
+    if pick.flag():
+        longer = tuple(own.block_hash) + (0,) * (2 * size)
+        end = pick.one([first + size + unit, max(first - size, 0) + unit])
+        return _partial(layout, longer, block, end, int(own.group))
+    other = _parted(tuple(own.block_hash), pick) + (0,) * size
+    end = min(length, first + size - unit)
+    return _partial(layout, other, block, max(end, first + unit), int(own.group))
 
 
 def partial_unheld(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
@@ -213,6 +261,29 @@ def _unkeyed(run: Run, pick: Pick) -> int | None:
         if block and count > 0 and state.block_hash[BlockId(block)] == NO_KEY
     ]
     return pick.one(chosen) if chosen else None
+
+
+def _partly_keyed(run: Run, pick: Pick) -> tuple[int, Key] | None:
+    """Choose a held block whose keys are partial. Return it and its longest key."""
+    state = run.model.state
+    chosen = [
+        block
+        for block, count in enumerate(run.ledger.held)
+        if block
+        and count > 0
+        and state.block_hash[BlockId(block)] != NO_KEY
+        and not has_full_key(state, BlockId(block))
+    ]
+    if not chosen:
+        return None
+    block = pick.one(chosen)
+    return block, state.block_hash[BlockId(block)]
+
+
+def _parted(tokens: tuple[int, ...], pick: Pick) -> tuple[int, ...]:
+    """Return tokens that differ in the first place, or in the last one only."""
+    place = pick.one([0, len(tokens) - 1])
+    return (*tokens[:place], 1 - tokens[place], *tokens[place + 1 :])
 
 
 def _publish(
@@ -259,6 +330,9 @@ MISUSES: dict[str, Misuse] = {
         publish_in_other_group,
         publish_one_block_twice,
         publish_other_chain,
+        publish_other_index,
+        publish_uncached,
+        publish_negative_start,
         publish_short_mask,
         publish_missing_blocks,
         publish_unknown_tokens,

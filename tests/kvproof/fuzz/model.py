@@ -5,7 +5,7 @@ After each call the model is what the target should be. `view` says so in the fo
 known, `adopt` makes the model follow it.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from kvproof.fuzz.calls import Call, Outcome, from_wire, to_wire
 from kvproof.fuzz.target import Event, Observation, PoolConfig
@@ -178,8 +178,7 @@ class Model:
     def _cache_full_blocks(
         self, request: dict[str, Any], group: int, blocks: list[int], **rest: Any
     ) -> None:
-        tokens = tuple(request["tokens"])
-        ids = [BlockId(block) for block in blocks]
+        tokens, ids = tuple(request["tokens"]), cast("list[BlockId]", blocks)
         self.pool.cache_full_blocks(tokens, ids, kv_cache_group_id=GroupId(group), **rest)
 
     def _cache_partial_block(

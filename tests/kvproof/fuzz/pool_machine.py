@@ -17,6 +17,9 @@ from kvproof.fuzz.moves import MOVES, Moves
 from kvproof.fuzz.picks import HypothesisPick, RandomPick
 from kvproof.fuzz.session import Session
 
+SIZES = (*range(2, 13), *range(2, 13), 1)
+"""Numbers of blocks; a pool of the null block alone has little to do."""
+
 
 def possible(name: str) -> Callable[[Any], bool]:
     """Say whether the move is possible for a machine."""
@@ -31,14 +34,17 @@ class PoolRules(RuleBasedStateMachine):
 
     @initialize(
         data=st.data(),
-        num_blocks=st.integers(2, 12),
+        num_blocks=st.sampled_from(SIZES),
         drain=st.booleans(),
         careful=st.booleans(),
+        silent=st.sampled_from([False] * 7 + [True]),
     )
-    def start(self, data: st.DataObject, num_blocks: int, drain: bool, careful: bool) -> None:
-        """Build a fresh pool of one of the layouts."""
+    def start(
+        self, data: st.DataObject, num_blocks: int, drain: bool, careful: bool, silent: bool
+    ) -> None:
+        """Build a fresh pool of one of the layouts; a silent one tells no events."""
         layout: Layout = data.draw(st.sampled_from(self.session.layouts))
-        self.run_ = self.session.start(layout, num_blocks, drain)
+        self.run_ = self.session.start(layout.config(num_blocks, not silent), layout, drain)
         self.moves = Moves(self.session, self.run_, layout, careful)
 
     @precondition(possible("get_new_blocks"))

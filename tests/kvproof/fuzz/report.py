@@ -77,7 +77,7 @@ def program(failure: Failure, answers: Sequence[Outcome] = ()) -> str:
     lines += [
         f"{name} = RequestView(tokens={view.tokens}, block_hashes={_texts(view.block_hashes)})"
         for tokens, name in names.items()
-        for view in [request_view(tokens, failure.config.hash_block_size)]
+        for view in [request_view(list(tokens), failure.config.hash_block_size)]
     ]
     lines += ["", *body]
     if not raises:

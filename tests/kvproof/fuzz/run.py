@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from kvproof.fuzz import judge
 from kvproof.fuzz.branches import branches
-from kvproof.fuzz.calls import Call, Outcome, make
+from kvproof.fuzz.calls import Call, Outcome
+from kvproof.fuzz.handle import Handle
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.ledger import Ledger, published
 from kvproof.fuzz.model import Model
@@ -41,6 +42,8 @@ HARMLESS = {"events-mirror-cache"}
 """Safety properties whose breach leaves the pool itself sound: the run goes on."""
 
 TAKE = Call("take_events", {})
+
+NONE: frozenset[str] = frozenset()
 
 ASKING = {"get_cached_block", "take_events", "get_num_free_blocks", "get_usage"}
 """Operations that change nothing that can be observed."""
@@ -91,12 +94,13 @@ class Run:
         self.flags = flags
         self.protocol = protocol
         self.target = factory(config)
+        self._handle = Handle(self.target, config.hash_block_size)
         self.model = Model(config)
         self.ledger = Ledger(config)
         self.drain = drain and "take_events" in self.target.operations
         self.over = False
         self.agreed = True
-        self.seen = self.target.observe()
+        self.seen = self._first_look()
         self._statements = Statements(self.model, flags.policy)
         self._view = self.model.view()
         self._index_moved = False
@@ -106,32 +110,33 @@ class Run:
         """Return the branches that the call would take now."""
         return branches(self.model, call)
 
-    def step(self, call: Call) -> Verdict:
-        """Make a call on both, and judge."""
-        took = branches(self.model, call)
+    def step(self, call: Call, took: frozenset[str] = NONE) -> Verdict:
+        """Make a call on both, and judge. `took` are its branches, for the verdict."""
         self.over = True  # should this call come to no verdict, nothing more can be judged
         try:
-            actual = self._make(call)
+            actual = self._handle.make(call)
         except NotExpressible:  # nothing was called: the model must not move either
             self.over = False
-            return Verdict(call, frozenset(), None, Outcome(error="not expressible"), None)
+            return Verdict(call, NONE, None, Outcome(error="not expressible"), None)
         expected, rule = self.model.apply(call)
-        before, shown = self.seen, self._observe()
-        self.seen = Observation() if shown.refused else shown.value
-        if shown.refused:
-            says = "the target cannot be observed after the call"
+        shown = self._handle.observe()
+        if isinstance(shown, Outcome):
+            self.seen = Observation()
             finding: Finding | None = Finding(
                 "legal-accepted" if rule is None else "misuse-refused",
-                says,
+                "the target cannot be observed after the call",
                 str(expected),
                 f"{actual}; observe {shown}",
             )
-        elif rule is not None:
-            finding = self._judge_refusal(call, rule, expected, actual, before)
-        elif actual.refused:
-            finding = Finding("legal-accepted", "a legal call raised", str(expected), str(actual))
-        else:
+            self.over = True
+            return Verdict(call, took, rule, actual, finding)
+        self.seen = shown
+        if rule is None and actual.error is None:
             finding = self._judge_legal(call, expected, actual)
+        elif rule is not None:
+            finding = self._judge_refusal(rule, expected, actual)
+        else:
+            finding = Finding("legal-accepted", "a legal call raised", str(expected), str(actual))
         self.over = False
         if finding is not None:
             self._go_on_after(finding)
@@ -160,30 +165,16 @@ class Run:
             finding = Finding("decision-equal", "a new pool differs", expected, actual)
         return finding
 
-    def _make(self, call: Call) -> Outcome:
-        try:
-            return Outcome(make(self.target, call, self.config.hash_block_size))
-        except (NotExpressible, TargetBroken):
-            raise
-        except Exception as error:  # a target may refuse with any exception
-            return Outcome(error=_one_line(error))
-
-    def _observe(self) -> Outcome:
-        try:
-            return Outcome(self.target.observe())
-        except TargetBroken:
-            raise
-        except Exception as error:  # a target that has crashed shows nothing any more
-            return Outcome(error=_one_line(error))
+    def _first_look(self) -> Observation:
+        seen = self._handle.observe()
+        if isinstance(seen, Outcome):
+            raise TargetBroken(f"a new pool cannot be observed: observe {seen}")
+        return seen
 
     def _judge_refusal(
-        self,
-        call: Call,
-        rule: rules.Rule,
-        expected: Outcome,
-        actual: Outcome,
-        before: Observation,
+        self, rule: rules.Rule, expected: Outcome, actual: Outcome
     ) -> Finding | None:
+        before = self._view
         asked = rule is rules.ENOUGH_FREE
         name = "failed-is-noop" if asked else "misuse-refused"
         if not actual.refused and not (asked and actual.value is None):
@@ -194,8 +185,7 @@ class Run:
                 str(expected),
                 str(actual) + (f"; now {changed}" if changed else ""),
             )
-        self.seen.hooks = [] if self.seen.hooks is not None else None
-        before.hooks = self.seen.hooks
+        before.hooks = self.seen.hooks  # of a call that was refused nothing is expected
         if judge.differences(before, self.seen):
             kept, changed = judge.describe(before, self.seen)
             return Finding(name, "refused, but something has changed", kept, changed)
@@ -297,11 +287,10 @@ class Run:
         return {key for key, blocks in (index or {}).items() if blocks}
 
     def _judge_events(self, call: Call, actual: Outcome) -> Finding | None:
-        if not self.config.enable_kv_cache_events:
-            return None
+        told = actual
         if call.name != "take_events":
             self.model.forget_events()
-            told = self._make(TAKE)
+            told = self._handle.make(TAKE)
             unseen = call.name == "get_cached_block" and not self.shows_keys
             if told.value == [] and not self._index_moved and not unseen:
                 return None  # nothing was told, and nothing was to be told
@@ -311,6 +300,8 @@ class Run:
                     "legal-accepted", "a legal call raised", "returns events", str(form or told)
                 )
             self.ledger.record(TAKE, told.value)
+        if not self.config.enable_kv_cache_events:
+            return judge.judge_silence(told.value)
         resident = self._resident()
         if resident is None:
             finding = judge.judge_belief(call, actual, self.ledger)
@@ -333,16 +324,13 @@ class Run:
         )
 
 
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
 def _named(call: Call, actual: Outcome) -> list[BlockId]:
     """Return the blocks that a call is about."""
     if call.name == "get_new_blocks":
-        return [BlockId(block) for block in actual.value]
+        named: list[BlockId] = actual.value
+        return named
     if call.name == "cache_full_blocks":
         return [BlockId(block) for block, _ in published(call)]
     if "block" in call.args:
-        return [BlockId(call.args["block"])]
-    return [BlockId(block) for block in dict.fromkeys(call.args.get("blocks", ()))]
+        return [call.args["block"]]
+    return list(dict.fromkeys(call.args.get("blocks", ())))

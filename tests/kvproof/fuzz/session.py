@@ -70,13 +70,13 @@ class Session:
             return True
         return self.deadline is not None and monotonic() > self.deadline
 
-    def start(self, layout: Layout, num_blocks: int, drain: bool) -> Run:
+    def start(self, config: PoolConfig, layout: Layout, drain: bool) -> Run:
         """Begin a sequence on a fresh pool. Raises Stopped when no more are wanted."""
         if self.stopped:
             raise Stopped
         self._layout, self._calls, self._answers = layout, [], []
         self.runs += 1
-        run = self._fresh(layout.config(num_blocks), drain)
+        run = self._fresh(config, drain)
         if run.start is not None:
             self._found_at_start(run)
         return run
@@ -88,9 +88,10 @@ class Session:
         """
         if run.over or call.name not in run.target.operations:
             return None
-        if careful and self._leads_to_failure(run, call):
+        took = run.branches(call)
+        if careful and self._leads_to_failure(call, took):
             return None
-        verdict = run.step(call)
+        verdict = run.step(call, took)
         if not verdict.legal and not self.flags.misuse:
             run.over = True  # the model took it for legal before an answer that came meanwhile
             self.runs_over += 1
@@ -142,8 +143,7 @@ class Session:
     def _fresh(self, config: PoolConfig, drain: bool) -> Run:
         return Run(self.factory, config, self.flags, drain, self._layout.protocol)
 
-    def _leads_to_failure(self, run: Run, call: Call) -> bool:
-        took = run.branches(call)
+    def _leads_to_failure(self, call: Call, took: frozenset[str]) -> bool:
         return any(path.operation == call.name and path.path <= took for path in self._avoided)
 
     def _found_at_start(self, run: Run) -> None:
@@ -217,7 +217,7 @@ class Session:
     def _smaller_pool(
         self, steps: list[Step], config: PoolConfig, drain: bool, mark: Signature
     ) -> tuple[list[Step], PoolConfig] | None:
-        for num_blocks in range(2, config.num_gpu_blocks):
+        for num_blocks in range(1, config.num_gpu_blocks):
             smaller = replace(config, num_gpu_blocks=num_blocks)
             for candidate in fewer_blocks(steps, config.num_gpu_blocks - num_blocks):
                 if self._fails(candidate, smaller, drain, mark) is not None:
@@ -234,7 +234,7 @@ class Session:
             call = absolute(step, handed)
             if call is None:
                 continue
-            verdict = run.step(call)
+            verdict = run.step(call, run.branches(call))
             calls.append(call)
             if not verdict.legal and not self.flags.misuse:
                 return None
