@@ -61,7 +61,7 @@ RESET = Call("reset_prefix_cache", {})
 
 SHORT: dict[str, tuple[str, list[str]]] = {
     "negative-count": ("misuse-refused", ["get_new_blocks(num_blocks=-1)"]),
-    "counter-before-check": ("failed-is-noop", ["get_new_blocks(num_blocks=2)"]),
+    "counter-before-check": ("failed-is-noop", ["get_new_blocks(num_blocks="]),
     "double-free": ("misuse-refused", ["free_blocks(blocks=[1])"]),
     "stale-key": (
         "index-agrees",

@@ -5,12 +5,13 @@ is judged by comparison with the model: first by the property that names the dif
 as `decision-equal` when none does.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome
-from kvproof.fuzz.ledger import Ledger
+from kvproof.fuzz.ledger import Ledger, Told
 from kvproof.fuzz.target import Event, Observation, TargetBroken
 
 FIELDS = ("free", "ref_cnt", "keys", "index", "num_free_blocks", "hooks")
@@ -125,12 +126,19 @@ def judge_queue(seen: Observation, num_blocks: int) -> Finding | None:
     return None
 
 
+def judge_told(due: list[Told], told: list[Told]) -> Finding | None:
+    """The events tell what the model's tell, in any order and any batches."""
+    if due == told or Counter(due) == Counter(told):
+        return None
+    return Finding("decision-equal", "other events", _told(due), _told(told))
+
+
 def judge_silence(told: list[Event]) -> Finding | None:
-    """A pool whose events are off tells none."""
+    """A pool whose events are off tells none, as vLLM's. Safe it is all the same."""
     if not told:
         return None
     says = "events are off, and were told all the same"
-    return Finding("events-mirror-cache", says, "returns []", f"returns {told}")
+    return Finding("decision-equal", says, "returns []", f"returns {told}")
 
 
 def judge_lies(ledger: Ledger) -> Finding | None:
@@ -272,6 +280,10 @@ def _differ(name: str, says: str, field: str, view: Observation, seen: Observati
         f"{field} {text(getattr(view, field))}",
         f"{field} {text(getattr(seen, field))}",
     )
+
+
+def _told(events: list[Told]) -> str:
+    return "[" + ", ".join(f"{kind} {text(key)}" if key else kind for kind, key in events) + "]"
 
 
 def _texts(keys: set[tuple[str, int]]) -> str:

@@ -87,6 +87,26 @@ class Ledger:
             before = block_hash
 
 
+Told = tuple[str, WireKey | None]
+"""What one event tells of one key: stored or removed; of None: cleared."""
+
+
+def told_each(events: list[Event]) -> list[Told]:
+    """Return what the events tell, each key on its own.
+
+    >>> told_each([["removed", ["0", "0.1"], 2], ["cleared"]])
+    [('removed', ('0', 2)), ('removed', ('0.1', 2)), ('cleared', None)]
+    """
+    told: list[Told] = []
+    for kind, *rest in events:
+        if kind == "cleared":
+            told.append((kind, None))
+        else:
+            group = rest[3] if kind == "stored" else rest[1]
+            told += [(kind, (block_hash, group)) for block_hash in rest[0]]
+    return told
+
+
 def published(call: Call) -> list[tuple[int, WireKey]]:
     """Return the blocks that a `cache_full_blocks` publishes, each with its key."""
     args = call.args

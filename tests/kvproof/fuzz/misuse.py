@@ -32,7 +32,7 @@ def negative_count(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 
 
 def touch_unreadable(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
-    """Touch a block that is neither held nor keyed, perhaps after one that is."""
+    """Touch a block that is neither held nor keyed, perhaps after some that are."""
     state = run.model.state
     good: list[int] = []
     bad: list[int] = []
@@ -40,7 +40,7 @@ def touch_unreadable(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pi
         (good if is_readable(state, BlockId(block)) else bad).append(block)
     if not bad:
         return None
-    first = pick.some(good, 0, 1) if good else []
+    first = pick.some(good, 0, 2) if good else []
     return Call("touch", {"blocks": [*first, pick.one(bad)]})
 
 

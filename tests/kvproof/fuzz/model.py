@@ -8,8 +8,9 @@ known, `adopt` makes the model follow it.
 from typing import Any, cast
 
 from kvproof.fuzz.calls import Call, Outcome, from_wire, to_wire
+from kvproof.fuzz.ledger import Told
 from kvproof.fuzz.target import Event, Observation, PoolConfig
-from kvproof.fuzz.view import View, WireKey, key_from_wire
+from kvproof.fuzz.view import View, WireKey, key_from_wire, key_to_wire
 from kvproof.spec.block_pool import AllBlocksCleared, BlockPool, BlockRemoved, KVCacheEvent
 from kvproof.spec.concrete import ConcreteEvents, ConcreteIndex, ConcreteKeySet, ConcreteQueue
 from kvproof.spec.ghosts import add_holder, count_used
@@ -121,11 +122,14 @@ class Model:
         for block in blocks:
             self.state.retired[BlockId(block)] = ConcreteKeySet()
 
-    def forget_events(self) -> None:
-        """Take the events, and throw them away."""
-        events = self.state.events
+    def told(self) -> list[Told]:
+        """Take the events, each key told on its own."""
+        events = self.pool.state.events
         assert isinstance(events, ConcreteEvents)
-        events.log.clear()
+        if not events.log:
+            return []
+        log, events.log = events.log, []
+        return [(kind, None if key is None else key_to_wire(key)) for kind, key in log]
 
     def accept_retired(self) -> None:
         """Take keys that have come back, although retired, for given anew."""

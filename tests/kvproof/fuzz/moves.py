@@ -180,8 +180,9 @@ class Moves:
         unit, sizes = self.layout.hash_block_size, self.layout.block_sizes
         state, held = self.run.model.state, [b for b in sorted(set(self.held())) if b]
         keyed = [b for b in held if state.block_hash[BlockId(b)] != NO_KEY]
+        partly = [b for b in keyed if not has_full_key(state, BlockId(b))]
         if keyed and pick.number(0, 3):
-            block = pick.one(keyed)
+            block = pick.one(partly if partly and pick.flag() else keyed)
             own = state.block_hash[BlockId(block)]
             group, size = int(own.group), sizes[own.group]
             first = (len(own.block_hash) - 1) // size * size
@@ -235,12 +236,22 @@ class Moves:
 
     def cache_partial_again(self, pick: Pick) -> None:
         """Publish a block again for a prefix that it was published for before: it may carry the
-        key still, have retired it or lost it, or have been handed out anew.
+        key still, have retired it or lost it, or have been handed out anew. Now and then it is
+        published in another group.
         """
         state, held = self.run.model.state, self.run.ledger.held
+        sizes = self.layout.block_sizes
+        given = self.given[-12:]
+        if pick.number(0, 3) == 0:
+            given = [
+                {**args, "group": group}
+                for args in given
+                for group, size in sorted(sizes.items())
+                if size == args["block_size"]
+            ]
         able = [
             args
-            for args in self.given[-12:]
+            for args in given
             if held[args["block"]] > 0
             and is_own_chain(
                 state,

@@ -12,7 +12,7 @@ from kvproof.fuzz.branches import branches
 from kvproof.fuzz.calls import Call, Outcome
 from kvproof.fuzz.handle import Handle
 from kvproof.fuzz.judge import Finding
-from kvproof.fuzz.ledger import Ledger, published
+from kvproof.fuzz.ledger import Ledger, published, told_each
 from kvproof.fuzz.model import Model
 from kvproof.fuzz.statements import Statements
 from kvproof.fuzz.target import (
@@ -79,7 +79,8 @@ class Run:
     """A fresh target and a fresh model. `drain` takes the events after every call.
 
     `over` is set when a broken property leaves nothing to compare with. `agreed` says that
-    the target has done what the model did, as far as was seen.
+    the target has done what the model did, as far as was seen, and `_told_alike` that it has
+    since the events were last taken.
     """
 
     def __init__(
@@ -100,10 +101,10 @@ class Run:
         self.drain = drain and "take_events" in self.target.operations
         self.over = False
         self.agreed = True
+        self._told_alike = True
         self.seen = self._first_look()
         self._statements = Statements(self.model, flags.policy)
         self._view = self.model.view()
-        self._index_moved = False
         self.start = self._judge_start()
 
     def branches(self, call: Call) -> frozenset[str]:
@@ -144,6 +145,7 @@ class Run:
 
     def _go_on_after(self, finding: Finding) -> None:
         """Let the model follow the target where that repairs everything; else end the run."""
+        self._told_alike = False
         if finding.property == NO_STRANDED_SUFFIX.name:
             self.protocol = False
         elif PROPERTIES[finding.property].klass is Class.POLICY:
@@ -207,15 +209,13 @@ class Run:
         agrees = (view == self.seen or not judge.differences(view, self.seen)) and (
             expected.value == actual.value or call.name == "take_events"
         )
-        self._index_moved = not agrees or (
-            before.index is not view.index and before.index != view.index
-        )
         if not agrees:
+            self._told_alike = False
             finding = self._judge_difference(call, actual, view)
         elif view is not before:
             finding = self._judge_change(call, actual, before, view)
         if finding is None and (self.drain or call.name == "take_events"):
-            finding = self._judge_events(call, actual)
+            finding = self._judge_events(call, expected, actual, agrees)
         if finding is None and self.flags.policy and not agrees:
             finding = judge.judge_policy(call, expected, actual, view, self.seen)
         if finding is None and self.protocol and self.flags.policy:
@@ -286,13 +286,16 @@ class Run:
         index = self._view.index if self.seen.index is None else self.seen.index
         return {key for key, blocks in (index or {}).items() if blocks}
 
-    def _judge_events(self, call: Call, actual: Outcome) -> Finding | None:
+    def _judge_events(
+        self, call: Call, expected: Outcome, actual: Outcome, agrees: bool
+    ) -> Finding | None:
         told = actual
         if call.name != "take_events":
-            self.model.forget_events()
+            due = self.model.told()
             told = self._handle.make(TAKE)
             unseen = call.name == "get_cached_block" and not self.shows_keys
-            if told.value == [] and not self._index_moved and not unseen:
+            if told.value == [] and not due and agrees and not unseen:
+                self._told_alike = True
                 return None  # nothing was told, and nothing was to be told
             form = judge.malformed(TAKE, told.value)
             if told.refused or form is not None:
@@ -300,14 +303,19 @@ class Run:
                     "legal-accepted", "a legal call raised", "returns events", str(form or told)
                 )
             self.ledger.record(TAKE, told.value)
+        else:
+            due = told_each(expected.value)
         if not self.config.enable_kv_cache_events:
-            return judge.judge_silence(told.value)
+            return judge.judge_silence(told.value) if self.flags.policy else None
         resident = self._resident()
         if resident is None:
             finding = judge.judge_belief(call, actual, self.ledger)
             resident = set(self.ledger.consumer)
         else:
             finding = judge.judge_events(self.ledger, resident)
+        if finding is None and self.flags.policy and self._told_alike:
+            finding = judge.judge_told(due, told_each(told.value))
+        self._told_alike = True
         if finding is not None:
             self.ledger.consumer, self.ledger.lies = dict.fromkeys(sorted(resident)), []
         return finding
