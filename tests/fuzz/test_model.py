@@ -38,15 +38,14 @@ def config_of(layout: str) -> PoolConfig:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("layout", LAYOUT_NAMES)
 def test_it_shows_what_the_implementation_shows(layout: str, seed: int, drawn: Drawn) -> None:
-    model, pool = Model(config_of(layout)), ImplPool(config_of(layout))
-    handle = Handle(pool, config_of(layout).hash_block_size)
+    model, handle = Model(config_of(layout)), Handle(ImplPool, config_of(layout))
     for call in drawn(layout, seed, 120, misuse=layout != "full"):
         outcome, rule = model.apply(call)
         answer = handle.make(call)
         assert answer.refused == (rule is not None)
         if rule is None and call.name != "take_events":
             assert answer.value == outcome.value
-        assert not judge.differences(model.view(), pool.observe())
+        assert not judge.differences(model.view(), handle.first_look())
 
 
 def followed(model: Model, ledger: Ledger, shows: tuple[str, ...]) -> None:

@@ -66,6 +66,11 @@ class Kvproof(click.Group):
         keep_hypothesis_out()
         options["standalone_mode"] = False
         options["prog_name"] = "kvproof"
+        if sys.stderr is None:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the command
+        if sys.stdout is None:
+            click.echo("kvproof: stdout is closed; there is nowhere to report to", err=True)
+            sys.exit(WRONG)
         with interrupt.listening():
             status = self._status(*args, **options)
             if interrupt.seen():
@@ -91,6 +96,9 @@ class Kvproof(click.Group):
             return STOPPED
         except (BrokenPipeError, PipeClosed):
             return _pipe_is_gone()
+        except OSError as error:
+            _pipe_is_gone()
+            return _wrong(f"cannot write the output: {error.strerror or error}")
         except Exception:
             if interrupt.seen():
                 return STOPPED

@@ -11,21 +11,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
 _seen = threading.Event()
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Handle Control-C while the command runs. Processes that it has started are ended."""
+    """Handle Control-C, and SIGTERM alike, while the command runs. Processes that it has started
+    are ended.
+    """
     _seen.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _interrupted)
+    before = {number: signal.signal(number, _interrupted) for number in STOPS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def seen() -> bool:

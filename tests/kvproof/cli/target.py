@@ -15,7 +15,5 @@ def find_target(name: str) -> Target:
         raise Stop(f"the target {name!r} cannot be read: {error}") from None
     except OSError as error:
         raise Stop(f"the target {name!r} does not start: {error}") from None
-    except SystemExit:
-        raise Stop(f"the target {name!r} ends the program when it is imported") from None
     except ImportError as error:
         raise Stop(f"the target {name!r} needs what is not installed: {error}") from None

@@ -4,24 +4,46 @@ A target gets lists of its own, and what it returns is copied: it may change wha
 and return what it goes on to change.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome, request_view
-from kvproof.fuzz.target import NotExpressible, Observation, PoolTarget, TargetBroken
+from kvproof.fuzz.target import (
+    OPERATIONS,
+    NotExpressible,
+    Observation,
+    PoolConfig,
+    PoolFactory,
+    TargetBroken,
+)
 
 _OURS = (NotExpressible, TargetBroken, KeyboardInterrupt)
 """What is not the target's own way to refuse."""
 
 
 class Handle:
-    """Calls a target. Raises TargetBroken when it does not keep the protocol, NotExpressible
-    when it cannot be given the call. Anything else that it raises, SystemExit too, refuses.
+    """Builds a target, and calls it. Raises TargetBroken when it cannot be built, or does not
+    keep the protocol; NotExpressible when it cannot be given the call. Anything else that it
+    raises, SystemExit too, refuses the call.
     """
 
-    def __init__(self, target: PoolTarget, hash_block_size: int) -> None:
-        self.target = target
-        self._hash_block_size = hash_block_size
-        self._operations = {name: getattr(target, name) for name in target.operations}
+    def __init__(self, factory: PoolFactory, config: PoolConfig) -> None:
+        self._hash_block_size = config.hash_block_size
+        try:
+            self.target = factory(config)
+            operations = _known(self.target.operations)
+            self._operations = {name: getattr(self.target, name) for name in operations}
+        except _OURS:
+            raise
+        except BaseException as error:
+            raise TargetBroken(f"the target cannot build a pool: {raised(error)}") from None
+
+    def first_look(self) -> Observation:
+        """Return what a new pool shows. Raises TargetBroken also when it raises instead."""
+        seen = self.observe()
+        if isinstance(seen, Outcome):
+            raise TargetBroken(f"the target cannot observe a new pool: {seen.error}")
+        return seen
 
     def make(self, call: Call) -> Outcome:
         """Make a call."""
@@ -54,6 +76,15 @@ class Handle:
         if type(seen) is not Observation:
             raise TargetBroken(f"observe must return an Observation, not {type(seen).__name__}")
         return seen
+
+
+def _known(operations: object) -> Collection[str]:
+    if not isinstance(operations, Collection) or isinstance(operations, str) or not operations:
+        raise TargetBroken(f"operations must be names, such as ('touch',), not {operations!r}")
+    for name in operations:
+        if name not in OPERATIONS:
+            raise TargetBroken(f"operations names {name!r}; known: {', '.join(OPERATIONS)}")
+    return operations
 
 
 def raised(error: BaseException) -> str:

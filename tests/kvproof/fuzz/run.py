@@ -20,7 +20,6 @@ from kvproof.fuzz.target import (
     Observation,
     PoolConfig,
     PoolFactory,
-    TargetBroken,
 )
 from kvproof.fuzz.view import WireKey
 from kvproof.spec import rules
@@ -94,15 +93,15 @@ class Run:
         self.config = config
         self.flags = flags
         self.protocol = protocol
-        self.target = factory(config)
-        self._handle = Handle(self.target, config.hash_block_size)
+        self._handle = Handle(factory, config)
+        self.target = self._handle.target
         self.model = Model(config)
         self.ledger = Ledger(config)
         self.drain = drain and "take_events" in self.target.operations
         self.over = False
         self.agreed = True
         self._told_alike = True
-        self.seen = self._first_look()
+        self.seen = self._handle.first_look()
         self._statements = Statements(self.model, flags.policy)
         self._view = self.model.view()
         self.start = self._judge_start()
@@ -166,12 +165,6 @@ class Run:
         if finding is None and self.flags.policy:
             finding = Finding("decision-equal", "a new pool differs", expected, actual)
         return finding
-
-    def _first_look(self) -> Observation:
-        seen = self._handle.observe()
-        if isinstance(seen, Outcome):
-            raise TargetBroken(f"a new pool cannot be observed: observe {seen}")
-        return seen
 
     def _judge_refusal(
         self, rule: rules.Rule, expected: Outcome, actual: Outcome

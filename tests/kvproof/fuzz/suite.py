@@ -17,7 +17,7 @@ from kvproof.fuzz.campaign import Limits, run_campaign
 from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.report import render
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.targets import Target, TargetError, resolve
+from kvproof.fuzz.targets import Target, TargetError, checked, resolve
 
 
 class PoolMachine:
@@ -61,4 +61,4 @@ class PoolMachine:
             return resolve(found)
         factory = found.__func__ if isinstance(found, staticmethod) else found
         name = getattr(factory, "__qualname__", type(factory).__qualname__)  # a partial has none
-        return Target(f"{factory.__module__}:{name}", factory, "")
+        return checked(Target(f"{factory.__module__}:{name}", factory, ""))

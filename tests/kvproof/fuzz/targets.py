@@ -10,6 +10,7 @@
 """
 
 import importlib
+import inspect
 import shlex
 import sys
 from collections.abc import Callable
@@ -17,9 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvproof.fuzz import impl_target, vllm_target
+from kvproof.fuzz.calls import ARGUMENTS
 from kvproof.fuzz.defects import DEFECTS, load_defect
 from kvproof.fuzz.exec_target import ExecError, ExecTarget
-from kvproof.fuzz.target import PoolConfig, PoolFactory
+from kvproof.fuzz.handle import Handle, raised
+from kvproof.fuzz.target import (
+    PoolConfig,
+    PoolFactory,
+    PoolTarget,
+    TargetBroken,
+)
 from kvproof.fuzz.vllm_script import engine_script
 from kvproof.fuzz.vllm_target import VllmUnavailable
 
@@ -43,7 +51,7 @@ def resolve(name: str) -> Target:
     """Find a target. Raises TargetError, saying what to do."""
     kind, _, rest = name.partition(":")
     if name == "impl":
-        return _checked(Target(name, impl_target.factory, "kvproof's own pool, plain Python"))
+        return checked(Target(name, impl_target.factory, "kvproof's own pool, plain Python"))
     if kind == "defect":
         return _defect(name, rest)
     if name == "vllm":
@@ -51,7 +59,7 @@ def resolve(name: str) -> Target:
     if kind == "exec":
         return _exec(name, rest)
     if kind and rest:
-        return _checked(Target(name, _import(kind, rest), f"{rest} of {kind}"))
+        return checked(Target(name, _import(kind, rest), f"{rest} of {kind}"))
     raise TargetError(
         f"unknown target {name!r}: use impl, defect:NAME, vllm, module:factory or exec:COMMAND"
     )
@@ -69,7 +77,7 @@ def _vllm(name: str) -> Target:
         about = f"vLLM {vllm_target.version()}, its own BlockPool"
     except VllmUnavailable as error:
         raise TargetError(str(error)) from None
-    return _checked(Target(name, vllm_target.factory, about, engine_script))
+    return checked(Target(name, vllm_target.factory, about, engine_script))
 
 
 def _exec(name: str, command: str) -> Target:
@@ -84,7 +92,7 @@ def _exec(name: str, command: str) -> Target:
     except ExecError as error:
         raise TargetError(str(error)) from None
     target = Target(name, program.start, f"the program {command}", close=program.close)
-    return _checked(target)
+    return checked(target)
 
 
 def _import(module: str, attribute: str) -> PoolFactory:
@@ -94,8 +102,10 @@ def _import(module: str, attribute: str) -> PoolFactory:
         found: Any = importlib.import_module(module)
     except ImportError as error:
         raise TargetError(f"cannot import {module!r}: {error}") from None
-    except Exception as error:  # anything may go wrong in a user's module
-        raise TargetError(f"importing {module!r} raised {type(error).__name__}: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # anything may go wrong in a user's module
+        raise TargetError(f"importing {module!r} raised {raised(error)}") from None
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise TargetError(f"module {module!r} has no {attribute!r}")
@@ -106,20 +116,28 @@ def _import(module: str, attribute: str) -> PoolFactory:
     return factory
 
 
-def _checked(target: Target) -> Target:
-    """Build a pool once, so that a target that cannot work is refused in one line."""
+def checked(target: Target) -> Target:
+    """Build a pool once, so that a target that cannot work is refused in one line: TargetError."""
     try:
-        pool = target.factory(PoolConfig(num_gpu_blocks=4))
-        operations = pool.operations
-        pool.observe()
-    except Exception as error:
-        target.close()
-        says = str(error).splitlines()[0] if str(error) else "no message"
-        raise TargetError(
-            f"the target {target.name} does not start: {type(error).__name__}: {says}"
-        ) from None
-    missing = [name for name in operations if not hasattr(pool, name)]
-    if missing or not operations:
-        target.close()
-        raise TargetError(f"the target {target.name} lists operations it lacks: {missing}")
-    return target
+        handle = Handle(target.factory, PoolConfig(num_gpu_blocks=4))
+        handle.first_look()
+        says = _unfit(handle.target)
+    except TargetBroken as error:
+        says = str(error)
+    if says is None:
+        return target
+    target.close()
+    raise TargetError(f"the target {target.name} does not start: {says}")
+
+
+def _unfit(pool: PoolTarget) -> str | None:
+    """Say which operation does not take its arguments."""
+    for name in pool.operations:
+        wanted = list(ARGUMENTS[name])
+        try:
+            inspect.signature(getattr(pool, name)).bind(**dict.fromkeys(wanted))
+        except TypeError:
+            return f"{name} must take the arguments ({', '.join(wanted)}), by these names"
+        except ValueError:
+            continue  # not written in Python: it cannot be asked
+    return None
