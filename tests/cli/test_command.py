@@ -1,5 +1,6 @@
 """How the command ends: exit statuses, one line for what is wrong, no tracebacks."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -137,3 +138,30 @@ def test_the_documentation_names_every_option() -> None:
         for parameter in found.params:
             for option in parameter.opts:
                 assert not option.startswith("--") or f"`{option}" in text, option
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "says"),
+    [
+        (">&-", "explain --help", "stdout is closed"),
+        (">/dev/full", "explain --help", "cannot write the output"),
+        (">/dev/full", "fuzz impl --examples 1 --seed 1", "cannot write the output"),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(
+    closed: str, arguments: str, says: str, tmp_path: Path
+) -> None:
+    command = f"exec {shlex.join([*KVPROOF, *arguments.split()])} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert says in done.stderr.splitlines()[-1]
+
+
+def test_a_closed_stderr_hides_no_verdict(tmp_path: Path) -> None:
+    command = (
+        f"exec {shlex.join([*KVPROOF, *['fuzz', 'impl', '--examples', '1', '--seed', '1']])} 2>&-"
+    )
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "HOLDS" in done.stdout

@@ -9,7 +9,7 @@ import inspect
 from functools import cache, partial
 from types import ModuleType
 
-from kvproof.fuzz import defects_of_blocks, defects_of_keys
+from kvproof.fuzz import defects_of_blocks, defects_of_corners, defects_of_keys
 from kvproof.fuzz.defect import Defect
 from kvproof.fuzz.impl_target import ImplPool
 from kvproof.fuzz.target import PoolFactory
@@ -19,7 +19,9 @@ MODULES = (free_queue, hash_map, block_pool)
 """The implementation's modules, those that are imported before those that import them."""
 
 DEFECTS: dict[str, Defect] = {
-    defect.name: defect for defect in (*defects_of_blocks.DEFECTS, *defects_of_keys.DEFECTS)
+    defect.name: defect
+    for module in (defects_of_blocks, defects_of_keys, defects_of_corners)
+    for defect in module.DEFECTS
 }
 """Every seeded defect, by name."""
 

@@ -127,10 +127,10 @@ def judge_queue(seen: Observation, num_blocks: int) -> Finding | None:
 
 
 def judge_told(due: list[Told], told: list[Told]) -> Finding | None:
-    """The events tell what the model's tell, in any order and any batches. That a key is
-    removed may be told more than once: vLLM tells it for each block that had the key.
+    """The events tell as often as the model's that a key is stored, or that all are cleared,
+    in any order and any batches. What they tell removed is for `events-mirror-cache` to judge.
     """
-    if due == told or _countable(due) == _countable(told):
+    if due == told or _lasting(due) == _lasting(told):
         return None
     return Finding("decision-equal", "other events", _told(due), _told(told))
 
@@ -284,9 +284,8 @@ def _differ(name: str, says: str, field: str, view: Observation, seen: Observati
     )
 
 
-def _countable(events: list[Told]) -> Counter[Told]:
-    counts = Counter(events)
-    return Counter({one: 1 if one[0] == "removed" else times for one, times in counts.items()})
+def _lasting(events: list[Told]) -> Counter[Told]:
+    return Counter(event for event in events if event[0] != "removed")
 
 
 def _told(events: list[Told]) -> str:

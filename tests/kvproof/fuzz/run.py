@@ -170,6 +170,7 @@ class Run:
         self, rule: rules.Rule, expected: Outcome, actual: Outcome
     ) -> Finding | None:
         before = self._view
+        before.hooks = self.seen.hooks  # of a call that is refused nothing is expected
         asked = rule is rules.ENOUGH_FREE
         name = "failed-is-noop" if asked else "misuse-refused"
         if not actual.refused and not (asked and actual.value is None):
@@ -180,7 +181,6 @@ class Run:
                 str(expected),
                 str(actual) + (f"; now {changed}" if changed else ""),
             )
-        before.hooks = self.seen.hooks  # of a call that was refused nothing is expected
         if judge.differences(before, self.seen):
             kept, changed = judge.describe(before, self.seen)
             return Finding(name, "refused, but something has changed", kept, changed)
