@@ -674,6 +674,16 @@ SHORTEST: dict[str, tuple[PoolConfig, list[Call]]] = {
     ),
     "new-front-unlinked": (SMALL, [*TWO_KEYED, ("get_new_blocks", 1), ("touch", [1])]),
     "removed-back-unlinked": (SMALL, [*TWO_KEYED, ("touch", [2]), ("free_blocks", [2])]),
+    "retired-in-all-groups": (
+        PoolConfig(3, True, 2, {0: 4, 1: 4}),
+        [
+            ("get_new_blocks", 1),
+            ("cache_partial_block", request(0, 0), 1, 2, 0, 4),
+            ("cache_full_blocks", request(0, 0, 0, 0), [1], 0, 1, 4, 0, None),
+            ("evict_blocks", [1]),
+            ("cache_partial_block", request(0, 0), 1, 2, 1, 4),
+        ],
+    ),
     "lookup-last": (SMALL, [*DUPLICATES, ("get_cached_block", "0.0", [0])]),
 }
 """The shortest calls that show a defect: all that were seen in real engines, and those that
