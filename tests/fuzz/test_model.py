@@ -18,11 +18,11 @@ from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.ledger import Ledger
 from kvproof.fuzz.model import Model
 from kvproof.fuzz.run import Flags, Run
-from kvproof.fuzz.statements import READS, WHOLE
+from kvproof.fuzz.statements import READS, WHOLE, Statements
 from kvproof.fuzz.target import OPERATIONS, Event, Observation, PoolConfig
 from kvproof.spec import transitions
 from kvproof.spec.concrete import ConcreteIndex, ConcreteKeySet, ConcreteMap, ConcreteQueue
-from kvproof.spec.pool_properties import STATE_PROPERTIES
+from kvproof.spec.pool_properties import INVARIANT, STATE_PROPERTIES
 from kvproof.spec.quantities import NO_KEY, BlockId, GroupId, Key, TokenId
 from kvproof.spec.state import PoolState
 from kvproof.spec.universe import KeySet
@@ -241,6 +241,30 @@ def test_a_statement_reads_what_the_table_says(name: str, drawn: Drawn) -> None:
                 with tampered(model.state, unread, random):
                     assert statement(model.state) == honest
     assert True in matters, "a field that the table names makes no difference"
+
+
+@pytest.mark.parametrize("layout", ["partial", "two-sizes"])
+def test_statements_about_keys_read_nothing_beyond_a_block_s_situation(
+    layout: str, drawn: Drawn
+) -> None:
+    about_keys = [INVARIANT[name] for name, fields in READS.items() if "keys" in fields]
+    random, model = Random(layout), Model(config_of(layout))
+    statements, blocks = Statements(model, policy=True), range(6)
+    seen: dict[tuple[Any, ...], list[bool]] = {}
+    for seed in range(6):
+        model.adopt([0] * 6, Model(config_of(layout)).view(), {})
+        for call in drawn(layout, seed, 60):
+            model.apply(call)
+            for fields in ([], ["keys"], ["index"], ["keys", "index"]):
+                keys = dict.fromkeys(random.sample(OTHER_KEYS, 2))
+                with tampered(model.state, fields, random):
+                    for block in map(BlockId, blocks):
+                        situation = statements._situation(block, keys)
+                        with model.pool.universe.focus((block,), keys, ()):
+                            found = [statement(model.state) for statement in about_keys]
+                        assert seen.setdefault(situation, found) == found
+    assert any(not all(values) for values in seen.values())
+    assert any(all(values) for values in seen.values())
 
 
 def test_the_table_has_every_property_that_is_evaluated() -> None:

@@ -2,14 +2,17 @@
 
 While target and model agree, a property is evaluated when something that it reads has
 changed, and of the blocks, keys and slots that the call named: it speaks of one at a time,
-and held for all of them before.
+and held for all of them before. What speaks of keys is evaluated once for each situation of a
+block: there are few of them, and a run comes back to them again and again.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from kvproof.fuzz.model import Model
 from kvproof.fuzz.target import Observation
 from kvproof.fuzz.view import key_from_wire
+from kvproof.spec.concrete import ConcreteIndex
 from kvproof.spec.logic import Bool
 from kvproof.spec.pool_properties import STATE_PROPERTIES
 from kvproof.spec.properties import Class
@@ -36,6 +39,9 @@ _FIELDS = ("free", "ref_cnt", "num_free_blocks", "keys", "index")
 
 Statement = tuple[str, Callable[[PoolState], Bool]]
 
+Plan = tuple[list[Statement], list[Statement], set[tuple[Any, ...]]]
+"""Statements that read no keys, those that do, and the situations in which the latter hold."""
+
 
 class Statements:
     """The statements that are judged besides safety when `policy` is set, on a model's state.
@@ -52,7 +58,7 @@ class Statements:
             and found.statement is not None
             and (policy or found.klass is Class.SAFETY)
         ]
-        self._plans: dict[tuple[bool, ...], tuple[list[Statement], list[Statement]]] = {}
+        self._plans: dict[tuple[bool, ...], Plan] = {}
 
     def every(self) -> str | None:
         """Evaluate each one, of everything."""
@@ -60,21 +66,17 @@ class Statements:
 
     def after(self, blocks: list[BlockId], before: Observation, now: Observation) -> str | None:
         """Evaluate what a call about these blocks can have broken."""
-        about_counts, about_keys = self._plan(before, now)
+        about_counts, about_keys, sound = self._plan(before, now)
         broken = None
         if about_keys:
-            broken = self._keyed(about_keys, blocks, before, now)
+            broken = self._keyed(about_keys, sound, blocks, before, now)
         if about_counts and broken is None:
             with self.model.pool.universe.focus(blocks, (), self._holders(blocks)):
                 return self._broken(about_counts)
         return broken
 
-    def _plan(
-        self, before: Observation, now: Observation
-    ) -> tuple[list[Statement], list[Statement]]:
-        """Return the statements that read what has changed: those that read no keys, and
-        those that do.
-        """
+    def _plan(self, before: Observation, now: Observation) -> Plan:
+        """Return the statements that read what has changed."""
         changed = (
             before.free != now.free,
             before.ref_cnt != now.ref_cnt,
@@ -88,12 +90,14 @@ class Statements:
             read = [one for one in self._all if not moved.isdisjoint(READS[one[0]])]
             by_key = {"keys", "index"} & moved
             keyed = [one for one in read if by_key and "keys" in READS[one[0]]]
-            plan = self._plans[changed] = [one for one in read if one not in keyed], keyed
+            plan = [one for one in read if one not in keyed], keyed, set()
+            self._plans[changed] = plan
         return plan
 
     def _keyed(
         self,
         statements: list[Statement],
+        sound: set[tuple[Any, ...]],
         blocks: list[BlockId],
         before: Observation,
         now: Observation,
@@ -103,12 +107,41 @@ class Statements:
         assert now.keys is not None
         for block in blocks:
             had = before.keys[block]
-            if had != now.keys[block]:
-                with focus((block,), self._keys_about(block, had), ()):
-                    broken = self._broken(statements)
-                if broken is not None:
-                    return broken
+            if had == now.keys[block]:
+                continue
+            keys = self._keys_about(block, had)
+            situation = self._situation(block, keys)
+            if situation in sound:
+                continue
+            with focus((block,), keys, ()):
+                broken = self._broken(statements)
+            if broken is not None:
+                return broken
+            sound.add(situation)
         return None
+
+    def _situation(self, block: BlockId, keys: dict[Key, None]) -> tuple[Any, ...]:
+        """Return all that the statements about keys read, when they are narrowed to these."""
+        state = self.model.pool.state
+        index, own, null = state.cached, state.block_hash, self.model.pool.null_block
+        assert isinstance(index, ConcreteIndex)
+        partial: Any = state.partial_keys
+        retired: Any = state.retired
+        lists = index.lists_of.get
+        return (
+            block == null,
+            own[block],
+            partial[block].members,
+            retired[block].members,
+            own[null],
+            partial[null].members,
+            state.ref_cnt[null],
+            state.free_queue.has(null),
+            index.well_formed(),
+            *keys,
+            *[block in lists(key, ()) for key in keys],
+            *[null in lists(key, ()) for key in keys],
+        )
 
     def _broken(self, statements: Iterable[Statement]) -> str | None:
         state = self.model.pool.state
