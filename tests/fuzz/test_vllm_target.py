@@ -73,7 +73,7 @@ def test_keys_lookup_eviction_and_events(pool: VllmPool, request_view: RequestVi
     assert pool.take_events() == [
         ["stored", ["0.1.1.0.0.0"], "0.1.1.0", [0, 0], 0, 2],
         ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 0, 4],
-        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 1, 4],
+        ["stored", ["0.1.1.0"], None, [0, 1, 1, 0], 1, 2],
     ]
     pool.evict_blocks([1, 4])
     assert pool.get_cached_block("0.1.1.0", [0]) is None

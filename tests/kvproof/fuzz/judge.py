@@ -29,8 +29,8 @@ class Finding:
 
 def malformed(call: Call, value: Any) -> str | None:
     """Say what is wrong with the form of an answer, if anything is."""
-    fits = _FORMS[call.name](value) if call.name in _FORMS else True
-    return None if fits else f"{call.name} answered {value!r}"
+    form = _FORMS.get(call.name)
+    return None if form is None or form(value) else f"{call.name} answered {value!r}"
 
 
 def judge_answer(call: Call, expected: Outcome, actual: Outcome, ledger: Ledger) -> Finding | None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kvproof.fuzz.calls import Call, Outcome, from_wire, to_wire
 from kvproof.fuzz.ledger import Told
-from kvproof.fuzz.target import Event, Observation, PoolConfig
+from kvproof.fuzz.target import OPERATIONS, Event, Observation, PoolConfig
 from kvproof.fuzz.view import View, WireKey, key_from_wire, key_to_wire
 from kvproof.spec.block_pool import AllBlocksCleared, BlockPool, BlockRemoved, KVCacheEvent
 from kvproof.spec.concrete import ConcreteEvents, ConcreteIndex, ConcreteKeySet, ConcreteQueue
@@ -49,6 +49,7 @@ class Model:
         self.config = config
         self.hooks = Hooks()
         self._view = View(config.num_gpu_blocks)
+        self._operations = {name: getattr(self, f"_{name}") for name in OPERATIONS}
         self.pool = BlockPool(
             config.num_gpu_blocks,
             config.enable_caching,
@@ -66,7 +67,7 @@ class Model:
     def apply(self, call: Call) -> tuple[Outcome, Rule | None]:
         """Make the call. Return what it comes to, and the rule that it breaks, if any."""
         try:
-            return Outcome(getattr(self, "_" + call.name)(**call.args)), None
+            return Outcome(self._operations[call.name](**call.args)), None
         except KVCacheError as error:
             return Outcome(error=f"{type(error).__name__}: {error}"), error.rule
 
@@ -202,7 +203,7 @@ class Model:
         return self.pool.reset_prefix_cache()
 
     def _take_events(self) -> list[Event]:
-        return [_wire_event(event) for event in self.pool.take_events()]
+        return [wire_event(event) for event in self.pool.take_events()]
 
     def _get_num_free_blocks(self) -> int:
         return self.pool.get_num_free_blocks()
@@ -211,7 +212,8 @@ class Model:
         return self.pool.get_usage()
 
 
-def _wire_event(event: KVCacheEvent) -> Event:
+def wire_event(event: KVCacheEvent) -> Event:
+    """Return an event as a target tells it."""
     if isinstance(event, AllBlocksCleared):
         return ["cleared"]
     if isinstance(event, BlockRemoved):

@@ -32,7 +32,7 @@ class View:
     def __init__(self, num_blocks: int) -> None:
         self._blocks = [BlockId(block) for block in range(num_blocks)]
         self._index: tuple[ConcreteIndex, int] | None = None
-        self._own: dict[BlockId, Key] = {}
+        self._own: list[Key] = []
         self._others: dict[BlockId, ConcreteKeySet] = {}
         self._seen = Observation(keys=[[] for _ in self._blocks], index={})
 
@@ -55,12 +55,12 @@ class View:
         own, others = state.block_hash, state.partial_keys
         assert isinstance(own, dict)
         assert isinstance(others, dict)
-        if own == self._own and others == self._others:
+        mine = list(map(own.__getitem__, self._blocks))
+        if mine == self._own and others == self._others:
             return self._seen.keys
-        self._own, self._others = own.copy(), others.copy()
+        self._own, self._others = mine, others.copy()
         keys: list[list[WireKey]] = [
-            [] if key == NO_KEY else [key_to_wire(key)]
-            for key in map(state.block_hash.__getitem__, self._blocks)
+            [] if key is NO_KEY or key == NO_KEY else [key_to_wire(key)] for key in mine
         ]
         for block, rest in others.items():
             if rest.members:

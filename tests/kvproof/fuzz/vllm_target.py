@@ -206,7 +206,7 @@ class VllmPool:
 
     def take_events(self) -> list[Event]:
         """See `PoolTarget`."""
-        return [self._event(event) for event in self._pool.take_events()]
+        return pool_events(self._pool.take_events(), self._hashing, self._only_group)
 
     def get_num_free_blocks(self) -> int:
         """See `PoolTarget`."""
@@ -217,17 +217,12 @@ class VllmPool:
         return float(self._pool.get_usage())
 
     def observe(self) -> Observation:
-        """See `PoolTarget`. A free list that does not end where it should ends in -1."""
+        """See `PoolTarget`."""
         hooks = self._recorder.calls
         self._recorder.calls = []
-        return Observation(
-            free=self._free(),
-            ref_cnt=[block.ref_cnt for block in self._blocks],
-            keys=self._keys(),
-            index=self._index(),
-            num_free_blocks=self._pool.get_num_free_blocks(),
-            hooks=hooks if self._recording else None,
-        )
+        seen = pool_observation(self._pool, self._hashing)
+        seen.hooks = hooks if self._recording else None
+        return seen
 
     def _at(self, ids: list[int]) -> list[Any]:
         blocks = self._blocks
@@ -236,56 +231,80 @@ class VllmPool:
                 raise NotExpressible(f"vLLM takes block objects, and there is none for {block}")
         return [blocks[block] for block in ids]
 
-    def _free(self) -> list[int] | None:
-        queue = self._pool.free_block_queue
-        head = getattr(queue, "fake_free_list_head", None)
-        if head is None:
-            return None
-        tail, block = queue.fake_free_list_tail, head.next_free_block
-        ids: list[int] = []
-        for _ in range(len(self._blocks) + 2):
-            if block is tail:
-                return ids
-            if block is None:
-                break
-            ids.append(block.block_id)
-            block = block.next_free_block
-        return [*ids, -1]
 
-    def _keys(self) -> list[list[tuple[Hash, int]]]:
-        name = self._hashing.key
-        more = getattr(self._pool, "cached_block_hashes_by_block", None) or {}
-        keys = []
-        for block in self._blocks:
-            own = block.block_hash
-            mine = [] if own is None else [name(own)]
-            if block.block_id in more:
-                mine += sorted(map(name, more[block.block_id]))
-            keys.append(mine)
-        return keys
+def pool_observation(pool: Any, hashing: Hashing) -> Observation:
+    """Return what can be seen of vLLM's pool. A free list that does not end where it should
+    ends in -1.
+    """
+    return Observation(
+        free=_free(pool),
+        ref_cnt=[block.ref_cnt for block in pool.blocks],
+        keys=_keys(pool, hashing),
+        index=_index(pool, hashing),
+        num_free_blocks=pool.get_num_free_blocks(),
+    )
 
-    def _index(self) -> dict[tuple[Hash, int], list[int]] | None:
-        index = self._pool.cached_block_hash_to_block
-        cache = getattr(index, "_cache", index)
-        if not isinstance(cache, dict):
-            return None
-        name = self._hashing.key
-        return {
-            name(key): list(found) if isinstance(found, dict) else [found.block_id]
-            for key, found in cache.items()
-        }
 
-    def _event(self, event: Any) -> Event:
-        if isinstance(event, self._parts.AllBlocksCleared):
-            return ["cleared"]
-        text = self._hashing.text
-        hashes = [text(value) for value in event.block_hashes]
-        group = getattr(event, "group_idx", None)
-        group = self._only_group if group is None else group
-        if isinstance(event, self._parts.BlockRemoved):
-            return ["removed", hashes, group]
-        parent = text(event.parent_block_hash)
-        return ["stored", hashes, parent, list(event.token_ids), group, event.block_size]
+def pool_events(events: list[Any], hashing: Hashing, only_group: int | None) -> list[Event]:
+    """Return vLLM's events as the protocol has them. `only_group` is the group of those that
+    name none.
+    """
+    return [_event(event, hashing, only_group) for event in events]
+
+
+def _free(pool: Any) -> list[int] | None:
+    queue = pool.free_block_queue
+    head = getattr(queue, "fake_free_list_head", None)
+    if head is None:
+        return None
+    tail, block = queue.fake_free_list_tail, head.next_free_block
+    ids: list[int] = []
+    for _ in range(len(pool.blocks) + 2):
+        if block is tail:
+            return ids
+        if block is None:
+            break
+        ids.append(block.block_id)
+        block = block.next_free_block
+    return [*ids, -1]
+
+
+def _keys(pool: Any, hashing: Hashing) -> list[list[tuple[Hash, int]]]:
+    name = hashing.key
+    more = getattr(pool, "cached_block_hashes_by_block", None) or {}
+    keys = []
+    for block in pool.blocks:
+        own = block.block_hash
+        mine = [] if own is None else [name(own)]
+        if block.block_id in more:
+            mine += sorted(map(name, more[block.block_id]))
+        keys.append(mine)
+    return keys
+
+
+def _index(pool: Any, hashing: Hashing) -> dict[tuple[Hash, int], list[int]] | None:
+    index = pool.cached_block_hash_to_block
+    cache = getattr(index, "_cache", index)
+    if not isinstance(cache, dict):
+        return None
+    name = hashing.key
+    return {
+        name(key): list(found) if isinstance(found, dict) else [found.block_id]
+        for key, found in cache.items()
+    }
+
+
+def _event(event: Any, hashing: Hashing, only_group: int | None) -> Event:
+    parts = hashing.parts
+    if isinstance(event, parts.AllBlocksCleared):
+        return ["cleared"]
+    hashes = [hashing.text(value) for value in event.block_hashes]
+    group = getattr(event, "group_idx", None)
+    group = only_group if group is None else group
+    if isinstance(event, parts.BlockRemoved):
+        return ["removed", hashes, group]
+    parent = hashing.text(event.parent_block_hash)
+    return ["stored", hashes, parent, list(event.token_ids), group, event.block_size]
 
 
 def factory(config: PoolConfig) -> VllmPool:
