@@ -260,4 +260,5 @@ def _verdict(
     if found:
         broken = list(dict.fromkeys(failure.property for failure in found.values()))
         return f"FAILS: {counted(len(found), 'distinct failure')}; violated: {', '.join(broken)}"
-    return f"HOLDS: no failure; {held} properties judged"
+    judged = "1 property" if held == 1 else f"{held} properties"
+    return f"HOLDS: no failure; {judged} judged"
