@@ -117,10 +117,6 @@ class ItemPlaceError(KVCacheError, ValueError):
     """A multimodal item lies where it cannot lie."""
 
 
-class GroupIdError(KVCacheError, OverflowError):
-    """A group id cannot be a part of a key."""
-
-
 NAME_GIVEN = Rule(
     "name-given",
     "a LoRA name, a cache salt and an identifier are not empty",
@@ -131,52 +127,19 @@ NAME_GIVEN = Rule(
 )
 ITEMS_IN_ORDER = Rule(
     "items-in-order",
-    "multimodal items have at least one token each, lie within the tokens, and are sorted by"
-    " offset; they may overlap",
+    "multimodal items are sorted by offset, each with at least one token and all within the tokens",
     "mm_features",
-    "sort them by offset, and leave out empty ones",
+    "sort them, leave out empty ones, and truncate in front of an item or behind it",
     ItemPlaceError,
-    "an item is left out of the keys, and a request reads another one's image: wrong data",
+    "a key leaves out an item, and a request reads another image: wrong data",
 )
-ITEM_WHOLE = Rule(
-    "item-whole",
-    "a request is not truncated inside a multimodal item",
+WITHIN_TOKENS = Rule(
+    "within-tokens",
+    "what is kept, embedded or hashed of a request lies within its tokens",
     "num_tokens",
-    "keep the item, or drop all of it",
-    ItemPlaceError,
-    "tokens that follow are taken for the item's: wrong data",
-)
-EMBEDS_IN_PROMPT = Rule(
-    "embeds-in-prompt",
-    "there are no more prompt embeddings than tokens",
-    "prompt_embeds",
-    "pass a placeholder token for each embedding",
+    "cut the hashes with `kept` when the request is truncated",
     TokenCountError,
-    "embeddings and tokens part ways, and a key is made of the wrong ones: wrong data",
-)
-KEPT_KNOWN = Rule(
-    "kept-known",
-    "what is kept of a request lies within its tokens",
-    "num_tokens",
-    "pass 0 <= num_tokens <= the number of tokens",
-    TokenCountError,
-    "hashes are kept for tokens that the request does not have: wrong data",
-)
-HASHES_KNOWN = Rule(
-    "hashes-known",
-    "a request has at most one hash for each full unit of its tokens",
-    "hashes",
-    "drop hashes with `kept` when the request is truncated",
-    TokenCountError,
-    "a hash of tokens that are gone stays, and later units are chained to it: wrong data",
-)
-GROUP_PACKS = Rule(
-    "group-packs",
-    "a group id fits into four bytes, unsigned",
-    "group",
-    "number the groups from 0",
-    GroupIdError,
-    "two groups share a key: wrong data",
+    "a hash of tokens that are gone stays, and later ones are chained to it: wrong data",
 )
 
 
@@ -195,11 +158,11 @@ class MultimodalFeature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestContent:
-    """All of a request that its keys and values depend on.
+    """All of a request that its keys and values depend on. Items may overlap.
 
-    `prompt_embeds` has an entry for each prompt token, None where the token itself is read;
-    it is None for a request without embeddings. What it replaces are still tokens, as
-    placeholders. Raises EmptyNameError, ItemPlaceError, or TokenCountError.
+    `prompt_embeds` has one entry for each prompt token, None where the token itself is read;
+    under an embedding the token is a placeholder. It is None for a request without any.
+    Raises EmptyNameError, ItemPlaceError or TokenCountError.
     """
 
     tokens: tuple[TokenId, ...]
@@ -211,16 +174,20 @@ class RequestContent:
     def __post_init__(self) -> None:
         names = (self.lora_name, self.cache_salt, *(item.identifier for item in self.mm_features))
         requires("" not in names, NAME_GIVEN)
-        requires(_are_placed(self.mm_features, len(self.tokens)), ITEMS_IN_ORDER, self.mm_features)
+        offsets = [item.offset for item in self.mm_features]
+        requires(offsets == sorted(offsets), ITEMS_IN_ORDER, offsets)
+        for item in self.mm_features:
+            is_inside = 0 <= item.offset < item.end <= len(self.tokens)
+            requires(is_inside, ITEMS_IN_ORDER, item)
         num_rows = len(self.prompt_embeds or ())
-        requires(num_rows <= len(self.tokens), EMBEDS_IN_PROMPT, num_rows)
+        requires(num_rows <= len(self.tokens), WITHIN_TOKENS, num_rows)
 
     def append_tokens(
         self, tokens: Iterable[TokenId], mm_features: Iterable[MultimodalFeature] = ()
     ) -> "RequestContent":
         """Return the request with more tokens: what was sampled, or a session's next input.
 
-        The offsets of `mm_features` count from the first of the new tokens.
+        The offsets of `mm_features` count from the first new token. Raises ItemPlaceError.
         """
         base = len(self.tokens)
         moved = tuple(item._replace(offset=item.offset + base) for item in mm_features)
@@ -229,26 +196,17 @@ class RequestContent:
     def truncate(self, num_tokens: NumTokens) -> "RequestContent":
         """Return the request with its first `num_tokens` tokens and what belongs to them.
 
-        Hashes that were computed before must be cut with `kept`. Raises TokenCountError when
-        there are not so many tokens, ItemPlaceError when the cut goes through an item.
+        Cut its hashes with `kept`. Raises TokenCountError when there are not so many tokens,
+        ItemPlaceError when the cut goes through an item.
         """
-        requires(0 <= num_tokens <= len(self.tokens), KEPT_KNOWN, num_tokens)
-        is_cut = any(item.offset < num_tokens < item.end for item in self.mm_features)
-        requires(not is_cut, ITEM_WHOLE, num_tokens)
+        requires(0 <= num_tokens <= len(self.tokens), WITHIN_TOKENS, num_tokens)
 
         return replace(
             self,
             tokens=self.tokens[:num_tokens],
-            mm_features=tuple(item for item in self.mm_features if item.end <= num_tokens),
+            mm_features=tuple(item for item in self.mm_features if item.offset < num_tokens),
             prompt_embeds=self.prompt_embeds and self.prompt_embeds[:num_tokens],
         )
-
-
-def _are_placed(mm_features: Sequence[MultimodalFeature], num_tokens: int) -> bool:
-    offsets = [item.offset for item in mm_features]
-    return offsets == sorted(offsets) and all(
-        0 <= item.offset < item.end <= num_tokens for item in mm_features
-    )
 
 
 def extra_keys(request: RequestContent, start: int, end: int) -> tuple[ExtraKey, ...]:
@@ -281,17 +239,16 @@ def extend(
 ) -> tuple[ChainedHash, ...]:
     """Return `hashes` and behind them those that are missing, as an engine does at each step.
 
-    What is there already is not looked at, only chained to: it must be of this request.
-    Raises BlockSizeError when the unit is not positive, TokenCountError when there are more
-    hashes than full units.
+    What is there is not looked at, only chained to: it must be this request's. Raises
+    BlockSizeError for a unit that is not positive, TokenCountError for more hashes than units.
     """
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
     num_units = len(request.tokens) // hash_block_size
-    requires(len(hashes) <= num_units, HASHES_KNOWN, len(hashes))
+    requires(len(hashes) <= num_units, WITHIN_TOKENS, len(hashes) * hash_block_size)
 
     extended = list(hashes)
-    for index in range(len(hashes), num_units):
-        start, end = index * hash_block_size, (index + 1) * hash_block_size
+    for start in range(len(hashes) * hash_block_size, num_units * hash_block_size, hash_block_size):
+        end = start + hash_block_size
         unit = Unit(request.tokens[start:end], extra_keys(request, start, end))
         extended.append((*extended[-1], unit) if extended else (unit,))
     return tuple(extended)
@@ -302,12 +259,13 @@ def kept(
 ) -> tuple[ChainedHash, ...]:
     """Return the hashes that are still right when the first `num_tokens` tokens are kept.
 
-    A hash that covers a token at or behind `num_tokens` must go, although the unit may be full
-    again a moment later: with other tokens. (Defect 'truncated-session'.) Raises
-    BlockSizeError when the unit is not positive, TokenCountError for a negative number.
+    A hash that covers a token at or behind `num_tokens` goes, even if its unit is full again a
+    moment later: with other tokens (defect 'truncated-session'). Raises BlockSizeError for a
+    unit that is not positive, TokenCountError for a negative number.
     """
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
-    requires(num_tokens >= 0, KEPT_KNOWN, num_tokens)
+    requires(num_tokens >= 0, WITHIN_TOKENS, num_tokens)
+
     return tuple(hashes[: num_tokens // hash_block_size])
 
 
@@ -321,51 +279,45 @@ def view(
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
     fits = block_size > 0 and block_size % hash_block_size == 0
     requires(fits, rules.ONE_BLOCK_SIZE, block_size)
+
     units = block_size // hash_block_size
     return tuple(hashes[units - 1 :: units])
 
 
 def with_group(block_hash: ChainedHash, group: GroupId) -> ChainedKey:
-    """Return the key of a hash in a group. Raises GroupIdError when the group does not fit."""
-    requires(0 <= group < 2**32, GROUP_PACKS, group)
+    """Return the key under which a group lists a block with this hash."""
     return ChainedKey(block_hash, group)
+
+
+Hasher = Callable[[RequestContent, int], Sequence[object]]
+"""Computes all hashes of a request at once, for units of a number of tokens."""
 
 
 def key_injective(
     first: RequestContent,
-    first_hashes: Sequence[object],
     second: RequestContent,
-    second_hashes: Sequence[object],
     hash_block_size: int,
+    hasher: Hasher = block_hashes,
 ) -> bool:
-    """Two requests have an equal hash only where their prefixes are equal, extra keys included.
-
-    The hashes are an engine's, of whatever type, one for each full unit of `hash_block_size`
-    tokens. Raises TokenCountError when there are more of them than full units.
-    """
+    """Two requests have an equal hash only for equal prefixes, extra keys included."""
     meant = block_hashes(first, hash_block_size), block_hashes(second, hash_block_size)
-    requires(len(first_hashes) <= len(meant[0]), HASHES_KNOWN, len(first_hashes))
-    requires(len(second_hashes) <= len(meant[1]), HASHES_KNOWN, len(second_hashes))
+    given = hasher(first, hash_block_size), hasher(second, hash_block_size)
     return all(
         meant[0][i] == meant[1][j]
-        for i, one in enumerate(first_hashes)
-        for j, other in enumerate(second_hashes)
+        for i, one in enumerate(given[0])
+        for j, other in enumerate(given[1])
         if one == other
     )
-
-
-Hasher = Callable[[RequestContent, int], Sequence[object]]
-"""Computes all hashes of a request at once, for a number of tokens in a unit."""
 
 
 def incremental_equals_fresh(
     request: RequestContent,
     hashes: Sequence[object],
     hash_block_size: int,
-    fresh: Hasher = block_hashes,
+    hasher: Hasher = block_hashes,
 ) -> bool:
-    """The hashes that a request has come to are those that `fresh` computes at once."""
-    return list(hashes) == list(fresh(request, hash_block_size))
+    """The hashes that a request has come to are those that the hasher computes at once."""
+    return list(hashes) == list(hasher(request, hash_block_size))
 
 
 KEY_INJECTIVE = Property(

@@ -18,6 +18,9 @@ from kvproof.fuzz.picks import Pick
 MAKE = Callable[..., Any]
 """Makes a call on the target, by name and arguments, and returns the answer."""
 
+LOAD = Callable[["Job", range], None]
+"""Told when tokens of a request have been loaded, and at which positions."""
+
 PROMPTS = ((0,) * 40, (0, 0, 0, 0, 1) * 8, (0, 0, 0, 0, 0, 0, 0, 0, 1, 1) * 4, (1, 0) * 20)
 """What prompts begin with: they share prefixes of 0, 4, 8 and more tokens."""
 
@@ -49,10 +52,17 @@ class Scheduled:
 
 
 class Scheduler:
-    """Schedules on a manager that is called through `make`."""
+    """Schedules on a manager that is called through `make`.
 
-    def __init__(self, config: ManagerConfig, make: MAKE, pick: Pick) -> None:
-        self.config, self.make, self.pick = config, make, pick
+    `on_load` is told of tokens that another store has written, `on_step` of each step when it
+    is dispatched.
+    """
+
+    def __init__(
+        self, config: ManagerConfig, make: MAKE, pick: Pick, on_load: LOAD = lambda job, span: None
+    ) -> None:
+        self.config, self.make, self.pick, self.on_load = config, make, pick, on_load
+        self.on_step: Callable[[list[Scheduled]], None] = lambda done: None
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.flying: list[list[Scheduled]] = []
@@ -127,6 +137,7 @@ class Scheduler:
             budget -= sum(one.end - one.start for one in scheduled)
         if done:
             self.flying.append(done)
+            self.on_step(done)
         return done
 
     def settle(self) -> None:
@@ -166,6 +177,7 @@ class Scheduler:
 
     def load_ends(self, job: Job) -> None:
         """Tokens that were loaded asynchronously have arrived: publish them."""
+        self.on_load(job, range(job.num_computed - job.loading, job.num_computed))
         job.loading = 0
         full = min(job.num_computed, len(job.tokens))
         self.make("cache_blocks", request=job.name, num_computed_tokens=full)
@@ -209,6 +221,8 @@ class Scheduler:
         self.running.append(job)
         job.running, job.num_computed, job.loading = True, hits + external, external if load else 0
         self._tell(job)
+        if not load:
+            self.on_load(job, range(hits, hits + external))
         return [] if load else [self._schedule(job, count)]
 
     def _schedule(self, job: Job, count: int) -> Scheduled:
