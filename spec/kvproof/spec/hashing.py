@@ -11,9 +11,8 @@ Source: vLLM 0.25.1, kv_cache_utils.py (`generate_block_hash_extra_keys`, `hash_
 request.py (`Request`). Extra keys are tagged by kind here, and in the release they are not.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Literal, NamedTuple, NewType
 
 from kvproof.spec import rules
@@ -35,20 +34,11 @@ EmbedRow = NewType("EmbedRow", bytes)
 """The embedding that a position reads instead of its token's, in the model's data type."""
 
 
-class ExtraKind(Enum):
-    """The kinds of extra keys, in the order in which a unit lists them."""
-
-    LORA = "lora"
-    MULTIMODAL = "multimodal"
-    CACHE_SALT = "cache salt"
-    PROMPT_EMBEDS = "prompt embeddings"
-
-
 class LoraKey(NamedTuple):
     """In every unit of a request that uses an adapter."""
 
     lora_name: LoraName
-    kind: Literal[ExtraKind.LORA] = ExtraKind.LORA
+    kind: Literal["lora"] = "lora"
 
 
 class MultimodalKey(NamedTuple):
@@ -60,30 +50,29 @@ class MultimodalKey(NamedTuple):
 
     identifier: Identifier
     offset: int
-    kind: Literal[ExtraKind.MULTIMODAL] = ExtraKind.MULTIMODAL
+    kind: Literal["multimodal"] = "multimodal"
 
 
 class CacheSaltKey(NamedTuple):
     """In the first unit only; the chain carries it to the others."""
 
     cache_salt: CacheSalt
-    kind: Literal[ExtraKind.CACHE_SALT] = ExtraKind.CACHE_SALT
+    kind: Literal["cache salt"] = "cache salt"
 
 
 class PromptEmbedsKey(NamedTuple):
     """In every unit of a request with prompt embeddings, also in one behind its prompt.
 
-    `rows` has one entry for each token of the unit that is in the prompt, None where the
-    token itself is read.
+    `rows` has one entry for each prompt token of the unit, None where the token is read.
     """
 
     rows: tuple[EmbedRow | None, ...]
-    kind: Literal[ExtraKind.PROMPT_EMBEDS] = ExtraKind.PROMPT_EMBEDS
+    kind: Literal["prompt embeds"] = "prompt embeds"
 
 
 ExtraKey = LoraKey | MultimodalKey | CacheSaltKey | PromptEmbedsKey
-"""What keys and values depend on besides tokens. Equal means equal in value and in kind:
-the tag is a part of the tuple, and a bare string never stands for two things."""
+"""What keys and values depend on besides tokens. Equal keys are equal in kind, too: the tag
+is a part of the tuple, so no string stands for two things."""
 
 
 class Unit(NamedTuple):
@@ -94,12 +83,14 @@ class Unit(NamedTuple):
 
 
 ChainedHash = tuple[Unit, ...]
-"""A block hash: all units of the prefix, the first one first; never empty.
+"""A block hash: all units of the prefix, the first one first. It is never empty.
 
-The pool's `BlockHash` is the same idea with tokens for units. Of a hash the pool asks only
-whether two are equal, whether one is a prefix of another, and how long it is. Those answers
-stay the same when each token is numbered together with the extra keys of its unit.
-"""
+The pool's `BlockHash` is the same with tokens for units. The pool asks only whether two hashes
+are equal, whether one is a prefix of another, and how long one is; the answers stay the same
+when each token is numbered together with the extra keys of its unit."""
+
+BlockHashes = tuple[ChainedHash, ...]
+"""The hashes of a request, one for each full unit (or block, in a `view`)."""
 
 
 class ChainedKey(NamedTuple):
@@ -109,12 +100,8 @@ class ChainedKey(NamedTuple):
     group: GroupId
 
 
-class EmptyNameError(KVCacheError, ValueError):
-    """A LoRA name, a cache salt or an identifier is the empty string."""
-
-
-class ItemPlaceError(KVCacheError, ValueError):
-    """A multimodal item lies where it cannot lie."""
+class RequestContentError(KVCacheError, ValueError):
+    """A request has an empty name, or a multimodal item where none can be."""
 
 
 NAME_GIVEN = Rule(
@@ -122,7 +109,7 @@ NAME_GIVEN = Rule(
     "a LoRA name, a cache salt and an identifier are not empty",
     "name",
     "pass None where there is none",
-    EmptyNameError,
+    RequestContentError,
     "a request that asked to be kept apart shares blocks: wrong data",
 )
 ITEMS_IN_ORDER = Rule(
@@ -130,7 +117,7 @@ ITEMS_IN_ORDER = Rule(
     "multimodal items are sorted by offset, each with at least one token and all within the tokens",
     "mm_features",
     "sort them, leave out empty ones, and truncate in front of an item or behind it",
-    ItemPlaceError,
+    RequestContentError,
     "a key leaves out an item, and a request reads another image: wrong data",
 )
 WITHIN_TOKENS = Rule(
@@ -162,7 +149,7 @@ class RequestContent:
 
     `prompt_embeds` has one entry for each prompt token, None where the token itself is read;
     under an embedding the token is a placeholder. It is None for a request without any.
-    Raises EmptyNameError, ItemPlaceError or TokenCountError.
+    Raises RequestContentError or TokenCountError.
     """
 
     tokens: tuple[TokenId, ...]
@@ -172,14 +159,12 @@ class RequestContent:
     prompt_embeds: tuple[EmbedRow | None, ...] | None = None
 
     def __post_init__(self) -> None:
-        names = (self.lora_name, self.cache_salt, *(item.identifier for item in self.mm_features))
+        items, num_rows = self.mm_features, len(self.prompt_embeds or ())
+        names = (self.lora_name, self.cache_salt, *(item.identifier for item in items))
         requires("" not in names, NAME_GIVEN)
-        offsets = [item.offset for item in self.mm_features]
-        requires(offsets == sorted(offsets), ITEMS_IN_ORDER, offsets)
-        for item in self.mm_features:
-            is_inside = 0 <= item.offset < item.end <= len(self.tokens)
-            requires(is_inside, ITEMS_IN_ORDER, item)
-        num_rows = len(self.prompt_embeds or ())
+        is_sorted = list(items) == sorted(items, key=lambda item: item.offset)
+        are_inside = all(0 <= item.offset < item.end <= len(self.tokens) for item in items)
+        requires(is_sorted and are_inside, ITEMS_IN_ORDER, items)
         requires(num_rows <= len(self.tokens), WITHIN_TOKENS, num_rows)
 
     def append_tokens(
@@ -187,7 +172,7 @@ class RequestContent:
     ) -> "RequestContent":
         """Return the request with more tokens: what was sampled, or a session's next input.
 
-        The offsets of `mm_features` count from the first new token. Raises ItemPlaceError.
+        The offsets of `mm_features` count from the first new token. Raises RequestContentError.
         """
         base = len(self.tokens)
         moved = tuple(item._replace(offset=item.offset + base) for item in mm_features)
@@ -197,7 +182,7 @@ class RequestContent:
         """Return the request with its first `num_tokens` tokens and what belongs to them.
 
         Cut its hashes with `kept`. Raises TokenCountError when there are not so many tokens,
-        ItemPlaceError when the cut goes through an item.
+        RequestContentError when the cut goes through an item.
         """
         requires(0 <= num_tokens <= len(self.tokens), WITHIN_TOKENS, num_tokens)
 
@@ -226,7 +211,7 @@ def extra_keys(request: RequestContent, start: int, end: int) -> tuple[ExtraKey,
     return tuple(keys)
 
 
-def block_hashes(request: RequestContent, hash_block_size: int) -> tuple[ChainedHash, ...]:
+def block_hashes(request: RequestContent, hash_block_size: int) -> BlockHashes:
     """Return the hashes of all full units, computed at once. Tokens behind them have none.
 
     Raises BlockSizeError when the unit is not positive.
@@ -234,9 +219,7 @@ def block_hashes(request: RequestContent, hash_block_size: int) -> tuple[Chained
     return extend((), request, hash_block_size)
 
 
-def extend(
-    hashes: Sequence[ChainedHash], request: RequestContent, hash_block_size: int
-) -> tuple[ChainedHash, ...]:
+def extend(hashes: BlockHashes, request: RequestContent, hash_block_size: int) -> BlockHashes:
     """Return `hashes` and behind them those that are missing, as an engine does at each step.
 
     What is there is not looked at, only chained to: it must be this request's. Raises
@@ -254,9 +237,7 @@ def extend(
     return tuple(extended)
 
 
-def kept(
-    hashes: Sequence[ChainedHash], num_tokens: NumTokens, hash_block_size: int
-) -> tuple[ChainedHash, ...]:
+def kept(hashes: BlockHashes, num_tokens: NumTokens, hash_block_size: int) -> BlockHashes:
     """Return the hashes that are still right when the first `num_tokens` tokens are kept.
 
     A hash that covers a token at or behind `num_tokens` goes, even if its unit is full again a
@@ -266,22 +247,19 @@ def kept(
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
     requires(num_tokens >= 0, WITHIN_TOKENS, num_tokens)
 
-    return tuple(hashes[: num_tokens // hash_block_size])
+    return hashes[: num_tokens // hash_block_size]
 
 
-def view(
-    hashes: Sequence[ChainedHash], hash_block_size: int, block_size: int
-) -> tuple[ChainedHash, ...]:
+def view(hashes: BlockHashes, hash_block_size: int, block_size: int) -> BlockHashes:
     """Return one hash for each full block of `block_size` tokens: that of its last unit.
 
     Raises BlockSizeError when the block is not a positive multiple of the unit.
     """
-    requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
-    fits = block_size > 0 and block_size % hash_block_size == 0
+    fits = 0 < hash_block_size <= block_size and block_size % hash_block_size == 0
     requires(fits, rules.ONE_BLOCK_SIZE, block_size)
 
     units = block_size // hash_block_size
-    return tuple(hashes[units - 1 :: units])
+    return hashes[units - 1 :: units]
 
 
 def with_group(block_hash: ChainedHash, group: GroupId) -> ChainedKey:
@@ -289,35 +267,26 @@ def with_group(block_hash: ChainedHash, group: GroupId) -> ChainedKey:
     return ChainedKey(block_hash, group)
 
 
-Hasher = Callable[[RequestContent, int], Sequence[object]]
-"""Computes all hashes of a request at once, for units of a number of tokens."""
+Hashed = tuple[RequestContent, Sequence[object]]
+"""A request, and what an engine says are the hashes of its units, of whatever type."""
 
 
-def key_injective(
-    first: RequestContent,
-    second: RequestContent,
-    hash_block_size: int,
-    hasher: Hasher = block_hashes,
-) -> bool:
+def key_injective(first: Hashed, second: Hashed, hash_block_size: int) -> bool:
     """Two requests have an equal hash only for equal prefixes, extra keys included."""
-    meant = block_hashes(first, hash_block_size), block_hashes(second, hash_block_size)
-    given = hasher(first, hash_block_size), hasher(second, hash_block_size)
+    (one, ones), (other, others) = (
+        (block_hashes(request, hash_block_size), hashes) for request, hashes in (first, second)
+    )
     return all(
-        meant[0][i] == meant[1][j]
-        for i, one in enumerate(given[0])
-        for j, other in enumerate(given[1])
-        if one == other
+        meant == also_meant
+        for meant, given in zip(one, ones, strict=False)
+        for also_meant, also_given in zip(other, others, strict=False)
+        if given == also_given
     )
 
 
-def incremental_equals_fresh(
-    request: RequestContent,
-    hashes: Sequence[object],
-    hash_block_size: int,
-    hasher: Hasher = block_hashes,
-) -> bool:
-    """The hashes that a request has come to are those that the hasher computes at once."""
-    return list(hashes) == list(hasher(request, hash_block_size))
+def incremental_equals_fresh(hashes: Sequence[object], fresh: Sequence[object]) -> bool:
+    """The hashes that a request has come to are those that are computed for it at once."""
+    return list(hashes) == list(fresh)
 
 
 KEY_INJECTIVE = Property(

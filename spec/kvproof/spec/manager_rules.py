@@ -84,3 +84,8 @@ GROUP_COUNT = Rule(
     ConfigError,
     "a hit in one group is taken for a hit in all",
 )
+
+MANAGER_RULES: dict[str, Rule] = {
+    rule.name: rule for rule in list(globals().values()) if isinstance(rule, Rule)
+}
+"""The rules of the managers, by name."""

@@ -22,8 +22,13 @@ from kvproof.fuzz.run import PROPERTIES, Run
 from kvproof.fuzz.target import OPERATIONS
 from kvproof.spec import full_attention, logic, pool_properties, steps, transitions
 from kvproof.spec.block_pool import BlockPool
+from kvproof.spec.kv_cache_coordinator import KVCacheCoordinator, get_kv_cache_coordinator
+from kvproof.spec.kv_cache_manager import KVCacheManager
+from kvproof.spec.manager_properties import MANAGER_PROPERTIES
+from kvproof.spec.manager_rules import MANAGER_RULES
 from kvproof.spec.properties import Class, Property
 from kvproof.spec.rules import RULES, Rule
+from kvproof.spec.single_type_manager import SingleTypeKVCacheManager
 
 KINDS = (
     "property",
@@ -47,6 +52,24 @@ PLURALS = {kind: kind + "s" for kind in KINDS} | {
     "term": "terms",
 }
 
+DOOR = (
+    "get_computed_blocks",
+    "allocate_slots",
+    "cache_blocks",
+    "free",
+    "pop_blocks_for_free",
+    "remove_skipped_blocks",
+    "get_num_common_prefix_blocks",
+    "take_new_block_ids",
+    "make_prefix_cache_stats",
+)
+"""The operations of `kvproof.spec.kv_cache_manager` that the pool does not have."""
+
+ALL_RULES = {**RULES, **MANAGER_RULES}
+
+HOMES = (BlockPool, KVCacheManager, KVCacheCoordinator, SingleTypeKVCacheManager)
+"""The classes whose methods a rule may be required in."""
+
 PROTOCOL = ("append", "hit", "cache", "free_last")
 """The transitions of `kvproof.spec.full_attention`."""
 
@@ -66,8 +89,10 @@ def all_entries() -> list[Entry]:
     """Return every entry, kind by kind."""
     return [
         *(_property(entry) for entry in PROPERTIES.values()),
-        *(_rule(rule) for rule in RULES.values()),
+        *(_manager_property(entry) for entry in MANAGER_PROPERTIES.values()),
+        *(_rule(rule) for rule in ALL_RULES.values()),
         *(_operation(name) for name in OPERATIONS),
+        *(_function("operation", name, getattr(KVCacheManager, name)) for name in DOOR),
         *(_transition(name, transitions) for name in transitions.__all__),
         *(_transition(name, full_attention) for name in PROTOCOL),
         *_theorems(),
@@ -98,16 +123,16 @@ def rules_of(function: Callable[..., Any]) -> list[Rule]:
             return
         seen.add(one)
         text = inspect.getsource(one)
-        by_constant = {_constant(rule): rule for rule in RULES.values()}
-        for constant in re.findall(r"\brules\.([A-Z_]+)\b", text):
+        by_constant = {_constant(rule): rule for rule in ALL_RULES.values()}
+        for constant in re.findall(r"\b(?:manager_)?rules\.([A-Z_]+)\b", text):
             rule = by_constant[constant]
             found[rule.name] = rule
         names = one.__globals__ if isinstance(one, FunctionType) else {}
         for called in re.findall(r"\b(\w+)\(", text):
-            other = names.get(called) or getattr(BlockPool, called, None)
-            spec = getattr(other, "__module__", "").startswith("kvproof.spec")
-            if isinstance(other, FunctionType) and spec and other.__module__ != logic.__name__:
-                visit(other)
+            for other in (names.get(called), *(getattr(home, called, None) for home in HOMES)):
+                spec = getattr(other, "__module__", "").startswith("kvproof.spec")
+                if isinstance(other, FunctionType) and spec and other.__module__ != logic.__name__:
+                    visit(other)
 
     visit(function)
     return list(found.values())
@@ -155,6 +180,24 @@ def _property(entry: Property) -> Entry:
     return Entry("property", entry.name, entry.says, words, lines)
 
 
+def _manager_property(entry: Property) -> Entry:
+    words = f"{entry.because} {entry.consequence.value} {entry.klass.value}"
+    return Entry(
+        "property",
+        entry.name,
+        entry.says,
+        words,
+        lambda: [
+            f"class        {entry.klass.value}: {_CLASS[entry.klass]}",
+            f"says         {entry.says}",
+            f"consequence  {entry.consequence.value}: {entry.because}",
+            f"source       {entry.source}",
+            "speaks of    every step of the managers",
+            "checked      by the tests of kvproof.fuzz.scheduler; kvproof fuzz judges the pool only",
+        ],
+    )
+
+
 _CLASS = {
     Class.SAFETY: "every correct engine keeps it, whatever its policy",
     Class.POLICY: "vLLM's own choice; judged with --policy",
@@ -195,6 +238,10 @@ def _requiring(rule: Rule) -> list[str]:
     functions = {name: getattr(transitions, name) for name in transitions.__all__}
     functions.update({name: getattr(full_attention, name) for name in PROTOCOL})
     functions.update({name: getattr(BlockPool, name) for name in OPERATIONS})
+    functions.update({name: getattr(KVCacheManager, name) for name in DOOR})
+    functions["get_kv_cache_coordinator"] = get_kv_cache_coordinator
+    functions["KVCacheManager"] = KVCacheManager.__init__
+    functions["KVCacheCoordinator"] = KVCacheCoordinator.__init__
     return [name for name, function in functions.items() if rule in rules_of(function)]
 
 
