@@ -13,6 +13,7 @@ request.py (`Request`). Extra keys are tagged by kind here, and in the release t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, NamedTuple, NewType
 
 from kvproof.spec import rules
@@ -83,11 +84,10 @@ class Unit(NamedTuple):
 
 
 ChainedHash = tuple[Unit, ...]
-"""A block hash: all units of the prefix, the first one first. It is never empty.
-
-The pool's `BlockHash` is the same with tokens for units. The pool asks only whether two hashes
-are equal, whether one is a prefix of another, and how long one is; the answers stay the same
-when each token is numbered together with the extra keys of its unit."""
+"""A block hash: all units of the prefix, the first one first. It is never empty. The pool's
+`BlockHash` is the same with tokens for units: the pool asks only whether two hashes are equal,
+whether one is a prefix of another, and how long one is. The answers stay the same when each
+token is numbered together with the extra keys of its unit."""
 
 BlockHashes = tuple[ChainedHash, ...]
 """The hashes of a request, one for each full unit (or block, in a `view`)."""
@@ -147,9 +147,8 @@ class MultimodalFeature(NamedTuple):
 class RequestContent:
     """All of a request that its keys and values depend on. Items may overlap.
 
-    `prompt_embeds` has one entry for each prompt token, None where the token itself is read;
-    under an embedding the token is a placeholder. It is None for a request without any.
-    Raises RequestContentError or TokenCountError.
+    `prompt_embeds` has an entry for each prompt token, None where the token itself is read; it
+    is None for a request without embeddings. Raises RequestContentError or TokenCountError.
     """
 
     tokens: tuple[TokenId, ...]
@@ -174,9 +173,9 @@ class RequestContent:
 
         The offsets of `mm_features` count from the first new token. Raises RequestContentError.
         """
-        base = len(self.tokens)
-        moved = tuple(item._replace(offset=item.offset + base) for item in mm_features)
-        return replace(self, tokens=(*self.tokens, *tokens), mm_features=self.mm_features + moved)
+        new, base = RequestContent((*tokens,), mm_features=(*mm_features,)), len(self.tokens)
+        moved = tuple(item._replace(offset=item.offset + base) for item in new.mm_features)
+        return replace(self, tokens=self.tokens + new.tokens, mm_features=self.mm_features + moved)
 
     def truncate(self, num_tokens: NumTokens) -> "RequestContent":
         """Return the request with its first `num_tokens` tokens and what belongs to them.
@@ -212,10 +211,7 @@ def extra_keys(request: RequestContent, start: int, end: int) -> tuple[ExtraKey,
 
 
 def block_hashes(request: RequestContent, hash_block_size: int) -> BlockHashes:
-    """Return the hashes of all full units, computed at once. Tokens behind them have none.
-
-    Raises BlockSizeError when the unit is not positive.
-    """
+    """Return the hashes of all full units, computed at once. See `extend` for the errors."""
     return extend((), request, hash_block_size)
 
 
@@ -241,8 +237,7 @@ def kept(hashes: BlockHashes, num_tokens: NumTokens, hash_block_size: int) -> Bl
     """Return the hashes that are still right when the first `num_tokens` tokens are kept.
 
     A hash that covers a token at or behind `num_tokens` goes, even if its unit is full again a
-    moment later: with other tokens (defect 'truncated-session'). Raises BlockSizeError for a
-    unit that is not positive, TokenCountError for a negative number.
+    moment later (defect 'truncated-session'). Raises BlockSizeError and TokenCountError.
     """
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
     requires(num_tokens >= 0, WITHIN_TOKENS, num_tokens)
@@ -273,15 +268,11 @@ Hashed = tuple[RequestContent, Sequence[object]]
 
 def key_injective(first: Hashed, second: Hashed, hash_block_size: int) -> bool:
     """Two requests have an equal hash only for equal prefixes, extra keys included."""
-    (one, ones), (other, others) = (
-        (block_hashes(request, hash_block_size), hashes) for request, hashes in (first, second)
+    one, other = (
+        list(zip(block_hashes(request, hash_block_size), hashes, strict=False))
+        for request, hashes in (first, second)
     )
-    return all(
-        meant == also_meant
-        for meant, given in zip(one, ones, strict=False)
-        for also_meant, also_given in zip(other, others, strict=False)
-        if given == also_given
-    )
+    return all(a == b for (a, given), (b, twin) in product(one, other) if given == twin)
 
 
 def incremental_equals_fresh(hashes: Sequence[object], fresh: Sequence[object]) -> bool:

@@ -193,7 +193,7 @@ def _manager_property(entry: Property) -> Entry:
             f"consequence  {entry.consequence.value}: {entry.because}",
             f"source       {entry.source}",
             "speaks of    every step of the managers",
-            "checked      by the tests of kvproof.fuzz.scheduler; kvproof fuzz judges the pool only",
+            "checked      by the tests with kvproof.fuzz.scheduler; kvproof fuzz judges pools only",
         ],
     )
 
