@@ -105,7 +105,7 @@ class ImplPool:
 
     def take_events(self) -> list[Event]:
         """See `PoolTarget`."""
-        return [_on_the_wire(event) for event in self.pool.take_events()]
+        return [on_the_wire(event) for event in self.pool.take_events()]
 
     def get_num_free_blocks(self) -> int:
         """See `PoolTarget`."""
@@ -116,39 +116,44 @@ class ImplPool:
         return self.pool.get_usage()
 
     def observe(self) -> Observation:
-        """See `PoolTarget`. The pool's own lists are read, not its operations: this is done
-        after every call. The empty lists in `keys` are one and the same.
-        """
-        pool = self.pool
-        queue, following = pool.free_queue, pool.free_queue.next
-        null_block = block = queue.null_block
-        free: list[int] = []
-        # A pool with a defect may have links that never come back to the end.
-        for _ in following:
-            block = following[block]
-            if block == null_block:
-                break
-            free.append(block)
+        """See `PoolTarget`."""
+        seen = pool_observation(self.pool)
+        seen.hooks = self.collector.take()
+        return seen
 
-        hashes = cast("list[Hash | None]", pool.block_hash)
-        keys = [
-            _NO_KEYS if own is None else [(own, group)]
-            for own, group in zip(hashes, pool.group, strict=True)
-        ]
-        partials = cast("dict[int, dict[Hash, None]]", pool.partial_hashes)
-        if partials:
-            for block, others in partials.items():
-                group = pool.group[block]
-                keys[block] = [*keys[block], *((other, group) for other in others)]
 
-        by_group = cast("dict[int, dict[Hash, Listed]]", pool.cached.by_group)
-        index = {
-            (block_hash, group): [listed] if isinstance(listed, int) else [*listed]
-            for group, by_hash in by_group.items()
-            for block_hash, listed in by_hash.items()
-        }
-        counts = pool.ref_cnt.copy()
-        return Observation(free, counts, keys, index, queue.num_free_blocks, self.collector.take())
+def pool_observation(pool: BlockPool) -> Observation:
+    """Return what a pool shows, but for its hooks. Its own lists are read, not its operations:
+    this is done after every call. The empty lists in `keys` are one and the same.
+    """
+    queue, following = pool.free_queue, pool.free_queue.next
+    null_block = block = queue.null_block
+    free: list[int] = []
+    # A pool with a defect may have links that never come back to the end.
+    for _ in following:
+        block = following[block]
+        if block == null_block:
+            break
+        free.append(block)
+
+    hashes = cast("list[Hash | None]", pool.block_hash)
+    keys = [
+        _NO_KEYS if own is None else [(own, group)]
+        for own, group in zip(hashes, pool.group, strict=True)
+    ]
+    partials = cast("dict[int, dict[Hash, None]]", pool.partial_hashes)
+    if partials:
+        for block, others in partials.items():
+            group = pool.group[block]
+            keys[block] = [*keys[block], *((other, group) for other in others)]
+
+    by_group = cast("dict[int, dict[Hash, Listed]]", pool.cached.by_group)
+    index = {
+        (block_hash, group): [listed] if isinstance(listed, int) else [*listed]
+        for group, by_hash in by_group.items()
+        for block_hash, listed in by_hash.items()
+    }
+    return Observation(free, pool.ref_cnt.copy(), keys, index, queue.num_free_blocks)
 
 
 def factory(config: PoolConfig) -> ImplPool:
@@ -156,7 +161,8 @@ def factory(config: PoolConfig) -> ImplPool:
     return ImplPool(config)
 
 
-def _on_the_wire(event: object) -> Event:
+def on_the_wire(event: object) -> Event:
+    """Return an event as the protocol has it."""
     if isinstance(event, BlockStored):
         parent, tokens, group = event.parent_block_hash, event.token_ids, event.group_idx
         return ["stored", event.block_hashes, parent, tokens, group, event.block_size]
