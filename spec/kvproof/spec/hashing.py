@@ -246,9 +246,8 @@ def kept(hashes: BlockHashes, num_tokens: NumTokens, hash_block_size: int) -> Bl
 
 
 def view(hashes: BlockHashes, hash_block_size: int, block_size: int) -> BlockHashes:
-    """Return one hash for each full block of `block_size` tokens: that of its last unit.
-
-    Raises BlockSizeError when the block is not a positive multiple of the unit.
+    """Return one hash for each full block of `block_size` tokens: that of its last unit. Raises
+    BlockSizeError when the block is not a positive multiple of the unit.
     """
     fits = 0 < hash_block_size <= block_size and block_size % hash_block_size == 0
     requires(fits, rules.ONE_BLOCK_SIZE, block_size)
@@ -290,7 +289,6 @@ KEY_INJECTIVE = Property(
     "a request hits blocks of other tokens, of another adapter, image or tenant",
     "vLLM 0.25.1, kv_cache_utils.py: generate_block_hash_extra_keys, hash_block_tokens",
 )
-
 INCREMENTAL_EQUALS_FRESH = Property(
     "incremental-equals-fresh",
     Class.SAFETY,
