@@ -210,7 +210,7 @@ def build(version: str, directory: Path, *, with_kvproof: bool) -> None:
         own = digest(str(ROOT), (ROOT / "pyproject.toml").read_text(encoding="utf-8"), "pytest")
         if done.get("kvproof") != own:
             say("installing kvproof, editable, and pytest")
-            pip(directory, "--constraint", str(requirements), "--editable", str(ROOT), "pytest")
+            pip(directory, "--constraint", str(requirements), "pytest", "--editable", str(ROOT))
             write_marker(directory, {**done, "kvproof": own})
     versions = check(directory, version, *(["kvproof"] if with_kvproof else []))
     say(f"ready: {versions} in {directory} ({time.monotonic() - start:.0f} s)")
