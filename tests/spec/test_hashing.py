@@ -23,7 +23,6 @@ from kvproof.spec.hashing import (
     MultimodalKey,
     PromptEmbedsKey,
     RequestContent,
-    RequestContentError,
     Unit,
     block_hashes,
     extend,
@@ -34,6 +33,7 @@ from kvproof.spec.hashing import (
     view,
     with_group,
 )
+from kvproof.spec.manager_rules import RequestContentError
 from kvproof.spec.properties import Class, Consequence
 from kvproof.spec.quantities import GroupId, NumTokens, TokenId
 

@@ -183,6 +183,8 @@ def pairs(draw: st.DrawFn, /, confusable: bool = False) -> tuple[RequestContent,
     if confusable and draw(st.booleans()):
         fields["lora_name"], fields["cache_salt"] = fields["cache_salt"], fields["lora_name"]
     rows = fields["prompt_embeds"] and fields["prompt_embeds"][: len(fields["tokens"])]
+    if confusable and rows and draw(st.booleans()):
+        rows = tuple(row or ZERO for row in rows)
     last = len(fields["tokens"] if rows is None else rows)
     items = tuple(found for found in fields["mm_features"] if found.end <= last)
     return first, RequestContent(**{**fields, "prompt_embeds": rows, "mm_features": items})

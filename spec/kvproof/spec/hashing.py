@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple, NewType
 
-from kvproof.spec import rules
+from kvproof.spec import manager_rules, rules
 from kvproof.spec.logic import requires
 from kvproof.spec.properties import Class, Consequence, Kind, Property
 from kvproof.spec.quantities import GroupId, NumTokens, TokenId
-from kvproof.spec.rules import KVCacheError, Rule, TokenCountError
 
 LoraName = NewType("LoraName", str)
 """Names an adapter. One name is one set of weights for as long as the cache lives."""
@@ -100,36 +99,6 @@ class ChainedKey(NamedTuple):
     group: GroupId
 
 
-class RequestContentError(KVCacheError, ValueError):
-    """A request has an empty name, or a multimodal item where none can be."""
-
-
-NAME_GIVEN = Rule(
-    "name-given",
-    "a LoRA name, a cache salt and an identifier are not empty",
-    "name",
-    "pass None where there is none",
-    RequestContentError,
-    "a request that asked to be kept apart shares blocks: wrong data",
-)
-ITEMS_IN_ORDER = Rule(
-    "items-in-order",
-    "multimodal items are sorted by offset, each with at least one token and all within the tokens",
-    "mm_features",
-    "sort them, leave out empty ones, and truncate in front of an item or behind it",
-    RequestContentError,
-    "a key leaves out an item, and a request reads another image: wrong data",
-)
-WITHIN_TOKENS = Rule(
-    "within-tokens",
-    "what is kept, embedded or hashed of a request lies within its tokens",
-    "num_tokens",
-    "cut the hashes with `kept` when the request is truncated",
-    TokenCountError,
-    "a hash of tokens that are gone stays, and later ones are chained to it: wrong data",
-)
-
-
 class MultimodalFeature(NamedTuple):
     """A multimodal item in a request: its first token, and how many tokens it has."""
 
@@ -160,11 +129,11 @@ class RequestContent:
     def __post_init__(self) -> None:
         items, num_rows = self.mm_features, len(self.prompt_embeds or ())
         names = (self.lora_name, self.cache_salt, *(item.identifier for item in items))
-        requires("" not in names, NAME_GIVEN)
+        requires("" not in names, manager_rules.NAME_GIVEN)
         is_sorted = list(items) == sorted(items, key=lambda item: item.offset)
         are_inside = all(0 <= item.offset < item.end <= len(self.tokens) for item in items)
-        requires(is_sorted and are_inside, ITEMS_IN_ORDER, items)
-        requires(num_rows <= len(self.tokens), WITHIN_TOKENS, num_rows)
+        requires(is_sorted and are_inside, manager_rules.ITEMS_IN_ORDER, items)
+        requires(num_rows <= len(self.tokens), manager_rules.WITHIN_TOKENS, num_rows)
 
     def append_tokens(
         self, tokens: Iterable[TokenId], mm_features: Iterable[MultimodalFeature] = ()
@@ -183,7 +152,7 @@ class RequestContent:
         Cut its hashes with `kept`. Raises TokenCountError when there are not so many tokens,
         RequestContentError when the cut goes through an item.
         """
-        requires(0 <= num_tokens <= len(self.tokens), WITHIN_TOKENS, num_tokens)
+        requires(0 <= num_tokens <= len(self.tokens), manager_rules.WITHIN_TOKENS, num_tokens)
 
         return replace(
             self,
@@ -223,7 +192,7 @@ def extend(hashes: BlockHashes, request: RequestContent, hash_block_size: int) -
     """
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
     num_units = len(request.tokens) // hash_block_size
-    requires(len(hashes) <= num_units, WITHIN_TOKENS, len(hashes) * hash_block_size)
+    requires(len(hashes) <= num_units, manager_rules.WITHIN_TOKENS, len(hashes) * hash_block_size)
 
     extended = list(hashes)
     for start in range(len(hashes) * hash_block_size, num_units * hash_block_size, hash_block_size):
@@ -240,7 +209,7 @@ def kept(hashes: BlockHashes, num_tokens: NumTokens, hash_block_size: int) -> Bl
     moment later (defect 'truncated-session'). Raises BlockSizeError and TokenCountError.
     """
     requires(hash_block_size > 0, rules.ONE_BLOCK_SIZE, hash_block_size)
-    requires(num_tokens >= 0, WITHIN_TOKENS, num_tokens)
+    requires(num_tokens >= 0, manager_rules.WITHIN_TOKENS, num_tokens)
 
     return hashes[: num_tokens // hash_block_size]
 
@@ -298,3 +267,6 @@ INCREMENTAL_EQUALS_FRESH = Property(
     "blocks are published under a key of other contents, and whoever has those hits them",
     "vLLM 0.25.1, kv_cache_utils.py: get_request_block_hasher; request.py: update_block_hashes",
 )
+
+HASHING_PROPERTIES = {found.name: found for found in (KEY_INJECTIVE, INCREMENTAL_EQUALS_FRESH)}
+"""The properties of block hashes, by name."""

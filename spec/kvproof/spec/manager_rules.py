@@ -1,6 +1,6 @@
-"""The rules that a caller of the managers must keep (see `kvproof.spec.rules`)."""
+"""The rules that a caller of the managers and of hashing must keep (see `kvproof.spec.rules`)."""
 
-from kvproof.spec.rules import KVCacheError, Rule
+from kvproof.spec.rules import KVCacheError, Rule, TokenCountError
 
 
 class NothingToAllocateError(KVCacheError, ValueError):
@@ -17,6 +17,10 @@ class ForeignHitError(KVCacheError, AssertionError):
 
 class ConfigError(KVCacheError, ValueError, AssertionError):
     """The groups, sizes or settings of a cache do not fit together."""
+
+
+class RequestContentError(KVCacheError, ValueError):
+    """A request has an empty name, or a multimodal item where none can be."""
 
 
 SOMETHING_NEW = Rule(
@@ -83,6 +87,30 @@ GROUP_COUNT = Rule(
     "turn prefix caching off, or use the coordinator for several groups",
     ConfigError,
     "a hit in one group is taken for a hit in all",
+)
+NAME_GIVEN = Rule(
+    "name-given",
+    "a LoRA name, a cache salt and an identifier are not empty",
+    "name",
+    "pass None where there is none",
+    RequestContentError,
+    "a request that asked to be kept apart shares blocks: wrong data",
+)
+ITEMS_IN_ORDER = Rule(
+    "items-in-order",
+    "multimodal items are sorted by offset, each with at least one token and all within the tokens",
+    "mm_features",
+    "sort them, leave out empty ones, and truncate in front of an item or behind it",
+    RequestContentError,
+    "a key leaves out an item, and a request reads another image: wrong data",
+)
+WITHIN_TOKENS = Rule(
+    "within-tokens",
+    "what is kept, embedded or hashed of a request lies within its tokens",
+    "num_tokens",
+    "cut the hashes with `kept` when the request is truncated",
+    TokenCountError,
+    "a hash of tokens that are gone stays, and later ones are chained to it: wrong data",
 )
 
 MANAGER_RULES: dict[str, Rule] = {

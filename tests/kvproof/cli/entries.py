@@ -22,6 +22,7 @@ from kvproof.fuzz.run import PROPERTIES, Run
 from kvproof.fuzz.target import OPERATIONS
 from kvproof.spec import full_attention, logic, pool_properties, steps, transitions
 from kvproof.spec.block_pool import BlockPool
+from kvproof.spec.hashing import HASHING_PROPERTIES, RequestContent, extend, kept
 from kvproof.spec.kv_cache_coordinator import KVCacheCoordinator, get_kv_cache_coordinator
 from kvproof.spec.kv_cache_manager import KVCacheManager
 from kvproof.spec.manager_properties import MANAGER_PROPERTIES
@@ -67,6 +68,9 @@ DOOR = (
 
 ALL_RULES = {**RULES, **MANAGER_RULES}
 
+ABOVE = {**MANAGER_PROPERTIES, **HASHING_PROPERTIES}
+"""The properties of the layer above the pool."""
+
 HOMES = (BlockPool, KVCacheManager, KVCacheCoordinator, SingleTypeKVCacheManager)
 """The classes whose methods a rule may be required in."""
 
@@ -89,7 +93,7 @@ def all_entries() -> list[Entry]:
     """Return every entry, kind by kind."""
     return [
         *(_property(entry) for entry in PROPERTIES.values()),
-        *(_manager_property(entry) for entry in MANAGER_PROPERTIES.values()),
+        *(_manager_property(entry) for entry in ABOVE.values()),
         *(_rule(rule) for rule in ALL_RULES.values()),
         *(_operation(name) for name in OPERATIONS),
         *(_function("operation", name, getattr(KVCacheManager, name)) for name in DOOR),
@@ -182,6 +186,8 @@ def _property(entry: Property) -> Entry:
 
 def _manager_property(entry: Property) -> Entry:
     words = f"{entry.because} {entry.consequence.value} {entry.klass.value}"
+    hashed = entry.name in HASHING_PROPERTIES
+    by = "tests/spec/test_hashing.py" if hashed else "the tests with kvproof.fuzz.scheduler"
     return Entry(
         "property",
         entry.name,
@@ -192,8 +198,8 @@ def _manager_property(entry: Property) -> Entry:
             f"says         {entry.says}",
             f"consequence  {entry.consequence.value}: {entry.because}",
             f"source       {entry.source}",
-            "speaks of    every step of the managers",
-            "checked      by the tests with kvproof.fuzz.scheduler; kvproof fuzz judges pools only",
+            f"speaks of    every step of the {'hashes' if hashed else 'managers'}",
+            f"checked      by {by}; kvproof fuzz judges pools only",
         ],
     )
 
@@ -239,7 +245,8 @@ def _requiring(rule: Rule) -> list[str]:
     functions.update({name: getattr(full_attention, name) for name in PROTOCOL})
     functions.update({name: getattr(BlockPool, name) for name in OPERATIONS})
     functions.update({name: getattr(KVCacheManager, name) for name in DOOR})
-    functions["get_kv_cache_coordinator"] = get_kv_cache_coordinator
+    functions.update({one.__name__: one for one in (extend, kept, get_kv_cache_coordinator)})
+    functions["RequestContent"] = RequestContent.__post_init__
     functions["KVCacheManager"] = KVCacheManager.__init__
     functions["KVCacheCoordinator"] = KVCacheCoordinator.__init__
     return [name for name, function in functions.items() if rule in rules_of(function)]
