@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kvproof.cli.command import main
+from kvproof.cli.disputes import DISPUTES
 from kvproof.cli.summary import NEEDS, SHOWS
 from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.run import PROPERTIES
@@ -134,6 +135,15 @@ def test_each_erratum_is_described_and_prints_a_program_for_the_engine(path: Pat
     assert "from vllm" in result.output
     assert "import kvproof" not in result.output
     assert "from kvproof" not in result.output
+
+
+def test_the_disputes_are_those_that_explain_knows() -> None:
+    text = " ".join((ROOT / "docs/reading-the-spec.md").read_text(encoding="utf-8").split())
+    for dispute in DISPUTES:
+        where = ", ".join(f"`{name}`" for name in dispute.settled_by)
+        see = f"`kvproof explain {dispute.see}`"
+        assert f"**{dispute.question}** {where}. {dispute.answer} {see}" in text
+    assert text.count("?** `kvproof.spec") == len(DISPUTES)
 
 
 def main_() -> None:

@@ -1,7 +1,7 @@
 """The state of the block pool, and how it starts.
 
 Fields carry the names of vLLM 0.25.1 where it has them (block_pool.py, `BlockPool` and
-`KVCacheBlock`). The last five are ghosts: no engine stores them. They witness the two
+`KVCacheBlock`). The last four are ghosts: no engine stores them. They witness the two
 facts that need counting, and are written by `kvproof.spec.ghosts` only.
 """
 

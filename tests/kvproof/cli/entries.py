@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from kvproof.cli.disputes import DISPUTES, Dispute
 from kvproof.cli.glossary import BRANCHES as BRANCH_SAYS
 from kvproof.cli.glossary import TERMS
 from kvproof.fuzz.branches import BRANCHES
@@ -32,6 +33,7 @@ from kvproof.spec.rules import RULES, Rule
 from kvproof.spec.single_type_manager import SingleTypeKVCacheManager
 
 KINDS = (
+    "dispute",
     "property",
     "rule",
     "operation",
@@ -92,6 +94,7 @@ class Entry:
 def all_entries() -> list[Entry]:
     """Return every entry, kind by kind."""
     return [
+        *(_dispute(dispute) for dispute in DISPUTES),
         *(_property(entry) for entry in PROPERTIES.values()),
         *(_manager_property(entry) for entry in ABOVE.values()),
         *(_rule(rule) for rule in ALL_RULES.values()),
@@ -114,6 +117,7 @@ def place_of(function: Callable[..., Any]) -> str:
     file = inspect.getsourcefile(function) or "?"
     parts = Path(file).parts
     start = len(parts) - 1 - parts[::-1].index("kvproof") if "kvproof" in parts else 0
+    start -= start > 0 and parts[start - 1] in ("spec", "proofs", "impl", "tests")
     return f"{'/'.join(parts[start:])}:{inspect.getsourcelines(function)[1]}"
 
 
@@ -157,6 +161,20 @@ def _all_theorems() -> list[Any]:
     except ImportError:
         return []
     return list(proofs.theorems())
+
+
+def _dispute(dispute: Dispute) -> Entry:
+    return Entry(
+        "dispute",
+        dispute.question,
+        dispute.answer,
+        "",
+        lambda: [
+            dispute.answer,
+            f"settled by   {', '.join(dispute.settled_by)}",
+            f"see          kvproof explain {dispute.see}",
+        ],
+    )
 
 
 def _property(entry: Property) -> Entry:

@@ -70,7 +70,8 @@ def search(asked: str, entries: list[Entry]) -> list[Entry]:
     """Return the entries that fit a phrase, the best first.
 
     Entries with more of its words come first; of these, those with the rarer words. A word in
-    a name counts more, the shorter the name is.
+    a name counts more, the shorter the name is. What is wrong or merely tried (seeded defects,
+    kinds of misuse, branches) comes behind all that is so.
     """
     wanted = set(_words(asked))
     texts = [(set(_words(one.name)), set(_words(f"{one.says} {one.words}"))) for one in entries]
@@ -78,15 +79,17 @@ def search(asked: str, entries: list[Entry]) -> list[Entry]:
         word: math.log(1 + len(entries) / (1 + sum(word in a or word in b for a, b in texts)))
         for word in wanted
     }
-    scored: list[tuple[int, float, int, Entry]] = []
+    scored: list[tuple[bool, int, float, int, Entry]] = []
     for entry, (name, text) in zip(entries, texts, strict=True):
         share = 1 + 2 * len(wanted & name) / max(len(name), 1)
         hits = [weight[w] * (share if w in name else 1) for w in sorted(wanted) if w in name | text]
         if hits and len(hits) * 2 >= len(wanted):
             length = 1 + math.log(1 + len(name | text)) / 10
-            favoured = 1.5 if KINDS.index(entry.kind) < 6 else 1.0
-            scored.append((-len(hits), -sum(hits) * favoured / length, len(scored), entry))
-    return [entry for _, _, _, entry in sorted(scored)]
+            favoured = 1.5 if KINDS.index(entry.kind) < KINDS.index("layout") else 1.0
+            tried = entry.kind in ("defect", "misuse", "branch")
+            rank = -sum(hits) * favoured / length
+            scored.append((tried, -len(hits), rank, len(scored), entry))
+    return [entry for *_, entry in sorted(scored)]
 
 
 def _words(text: str) -> list[str]:

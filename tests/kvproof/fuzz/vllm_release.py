@@ -96,7 +96,10 @@ def probe(import_module: Callable[[str], Any] = importlib.import_module) -> Rele
     package = _import("vllm", import_module)
     version = getattr(package, "__version__", None)
     if package is None or version is None:
-        raise VllmUnavailable("vLLM is not installed in this environment (no package `vllm`)")
+        raise VllmUnavailable(
+            "vLLM is not installed in this environment (no package `vllm`); in the repository,"
+            " make vllm VERSION=0.25.1 builds one that has it"
+        )
 
     parts = SimpleNamespace()
     for name, homes in HOMES.items():
