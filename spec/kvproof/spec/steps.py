@@ -238,8 +238,8 @@ STEP_PROPERTIES: dict[str, Property] = {
         _step(
             "hit-backed",
             Class.SAFETY,
-            "a hit of h tokens has in every group exactly the entries that cover h, each keyed"
-            " for this prefix or rightly null",
+            "a lookup finds in every group a block that carries the key asked for, or nothing when"
+            " some group has none",
             Consequence.WRONG_DATA,
             "a request reads the keys and values of other tokens",
             _POOL + "get_cached_block",
@@ -247,8 +247,8 @@ STEP_PROPERTIES: dict[str, Property] = {
         _step(
             "prediction-exact",
             Class.SAFETY,
-            "the blocks announced equal the blocks that leave the queue (untouched hits included);"
-            " announced <= free means no error",
+            "a call takes exactly those blocks from the queue that it hands out, or shares while"
+            " nobody holds them",
             Consequence.CRASH,
             "a caller that made room for what was announced meets an empty queue",
             _POOL + "get_new_blocks, touch",
@@ -256,8 +256,7 @@ STEP_PROPERTIES: dict[str, Property] = {
         _step(
             "failed-is-noop",
             Class.SAFETY,
-            "an operation that raises or returns None changes nothing but what is documented"
-            " (window skips, hit statistics)",
+            "an operation that raises, or returns None or False, has changed nothing",
             Consequence.LEAK,
             "the caller cannot recover: it does not know which half was done",
             "seed 1, 'Boundaries and failure modes'; " + _POOL + "get_new_blocks",

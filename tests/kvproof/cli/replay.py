@@ -86,9 +86,7 @@ def _replay_failure(failure: Failure, path: Path) -> int:
         say()
         say(f"HOLDS: {failure.property} is not violated by these calls", "bold green")
         return 0
-    seen = replace(
-        failure, finding=broken.finding, calls=failure.calls[: len(verdicts)], file=str(path)
-    )
+    seen = replace(failure, finding=broken.finding, calls=failure.calls[: len(verdicts)], file=None)
     say(show(seen, [verdict.answer for verdict in verdicts]).rstrip())
     say()
     if seen.property != failure.property:

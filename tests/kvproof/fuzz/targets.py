@@ -9,6 +9,7 @@
 | `exec:COMMAND` | a program that speaks JSON lines (docs/your-own-pool.md) |
 """
 
+import difflib
 import importlib
 import inspect
 import shlex
@@ -67,7 +68,9 @@ def resolve(name: str) -> Target:
 
 def _defect(name: str, defect: str) -> Target:
     if defect not in DEFECTS:
-        raise TargetError(f"unknown defect {defect!r}; known: {', '.join(sorted(DEFECTS))}")
+        close = difflib.get_close_matches(defect, DEFECTS, n=3, cutoff=0.5)
+        meant = f"do you mean {' or '.join(close)}?" if close else "kvproof explain lists them"
+        raise TargetError(f"unknown defect {defect!r}; {meant}")
     about = f"kvproof's own pool with a seeded defect: {DEFECTS[defect].says}"
     return Target(name, load_defect(defect), about)
 
