@@ -1,24 +1,34 @@
 """Which earlier positions a token reads, and all that follows from it.
 
-A type of attention is three small functions of positions: what the token at `p` reads, how many
-leading tokens nobody from `c` on reads, and which blocks the next token after a hit needs.
-Lookup, skipping, masks and the admission bound are stated from these, once for all types.
+A type of attention says of two positions whether the token at the one reads the other. All the
+rest is stated from that, once for all types.
 
-    reads(p)           full       every position before p
-                       sliding w  the w - 1 positions before p
-                       chunked c  the positions of p's chunk before p
-    skipped_tokens(c)  the positions below c that no p >= c reads (c itself reads the most)
+    type       the token at p reads             first_read(p)
+    full       {q < p}                          0
+    sliding w  {q < p : p - q < w}              max(p - w + 1, 0)        w >= 1
+    chunked c  {q < p : q // c == p // c}       p // c * c               whole blocks
+
+    skipped_tokens(c)  the leading tokens that no token at p >= c reads
     needed_blocks(h)   the blocks that hold a position which the token at h reads
+    entries(h)         of h // block_size entries, those are cached blocks; the others are null
 
-Source: vLLM 0.25.1, single_type_kv_cache_manager.py, `get_num_skipped_tokens` and
-`find_longest_cache_hit` of each manager; kv_cache_interface.py,
-`max_admission_blocks_per_request`; seed 2, section 5.
+A token also reads itself; no cache is needed for that. The same text runs on numbers and on the
+solvers' terms: that `first_read` is what `reads` asks for is proved for any sizes and positions.
+
+Source: vLLM 0.25.1, single_type_kv_cache_manager.py, `get_num_skipped_tokens`,
+`find_longest_cache_hit`, `reachable_block_mask`; kv_cache_interface.py,
+`max_admission_blocks_per_request`; flash_attn.py, a window of w reads w - 1 positions to the
+left; seed 2, section 5.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvproof.spec.concrete import ConcreteDomain
+from kvproof.spec.logic import Bool, Domain, exists, forall, implies, ite
+from kvproof.spec.manager_properties import MANAGER_PROPERTIES
+from kvproof.spec.properties import Class, Consequence, Kind, Property
 from kvproof.spec.quantities import NumTokens
 
 
@@ -30,6 +40,10 @@ class Attention(Protocol):
         """Some position below a token is read by no token from it on."""
         ...
 
+    def reads(self, reader: int, position: int) -> Bool:
+        """The token at `reader` reads what is cached for the earlier `position`."""
+        ...
+
     def first_read(self, position: int) -> int:
         """The first position that the token at `position` reads; all between it and the token
         are read. The token itself when it reads none before it.
@@ -37,8 +51,8 @@ class Attention(Protocol):
         ...
 
     def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """The most tokens of one request whose blocks are held while it is prefilled in steps of
-        so many tokens; None: all of them.
+        """vLLM's count of the most tokens of one request whose blocks are held while it is
+        prefilled in steps of so many tokens; None: all of them.
         """
         ...
 
@@ -48,6 +62,10 @@ class Full:
     """Every token before it."""
 
     forgets = False
+
+    def reads(self, reader: int, position: int) -> Bool:
+        """See `Attention`."""
+        return position < reader
 
     def first_read(self, position: int) -> int:
         """See `Attention`."""
@@ -65,9 +83,13 @@ class SlidingWindow:
     window: int
     forgets = True
 
+    def reads(self, reader: int, position: int) -> Bool:
+        """See `Attention`."""
+        return (position < reader) & (reader - position < self.window)
+
     def first_read(self, position: int) -> int:
         """See `Attention`."""
-        return max(position - self.window + 1, 0)
+        return ite(position < self.window, 0, position - self.window + 1)
 
     def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
         """See `Attention`."""
@@ -81,31 +103,59 @@ class ChunkedLocal:
     chunk: int
     forgets = True
 
+    def reads(self, reader: int, position: int) -> Bool:
+        """See `Attention`."""
+        return (position < reader) & (position // self.chunk == reader // self.chunk)
+
     def first_read(self, position: int) -> int:
         """See `Attention`."""
         return position // self.chunk * self.chunk
 
     def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """See `Attention`."""
+        """See `Attention`. One more than there can be: a chunk that is complete is forgotten."""
         return self.chunk + max_num_batched_tokens
 
 
-def reads(attention: Attention, reader: int, position: int) -> bool:
-    """The token at `reader` reads the position."""
-    return attention.first_read(reader) <= position < reader
-
-
 def skipped_tokens(attention: Attention, num_computed_tokens: NumTokens) -> NumTokens:
-    """Return how many leading tokens no token from `num_computed_tokens` on reads.
-
-    The next token reads the most of them, since a type never reads further back later on.
+    """Return how many leading tokens no token from `num_computed_tokens` on reads. The next
+    token reads the most of them: a type never reads further back later on.
     """
     return NumTokens(attention.first_read(num_computed_tokens))
 
 
+def blocks_for(num_tokens: int, block_size: int) -> int:
+    """Return how many blocks that many tokens fill, the last one perhaps in part."""
+    return (num_tokens + block_size - 1) // block_size
+
+
+def last_boundary(limit: int, alignment: int) -> int:
+    """Return the greatest multiple of the alignment that is at most `limit`."""
+    return limit // alignment * alignment
+
+
+def is_needed(attention: Attention, hit: int, block: int, block_size: int) -> Bool:
+    """The block holds a position that the token at `hit` reads, where `hit` is a boundary."""
+    first = attention.first_read(hit) // block_size
+    return (first <= block) & (block < blocks_for(hit, block_size))
+
+
 def needed_blocks(attention: Attention, hit: int, block_size: int) -> range:
-    """Return the blocks that hold a position which the token at `hit` reads."""
-    return range(attention.first_read(hit) // block_size, -(-hit // block_size))
+    """Return the blocks that hold a position which the token at `hit` reads (`is_needed`)."""
+    return range(attention.first_read(hit) // block_size, blocks_for(hit, block_size))
+
+
+def entries(attention: Attention, hit: int, block_size: int) -> list[bool]:
+    """Say of each entry that a hit gives whether it is a cached block; the others are null."""
+    return [is_needed(attention, hit, block, block_size) for block in range(hit // block_size)]
+
+
+def is_backed(
+    attention: Attention, hit: int, block_size: int, is_keyed: Callable[[int], Bool], among: Domain
+) -> Bool:
+    """Every block that the next token needs is keyed. `among` are all that may be needed."""
+    return forall(
+        among, lambda block: implies(is_needed(attention, hit, block, block_size), is_keyed(block))
+    )
 
 
 def longest_hit(
@@ -115,17 +165,40 @@ def longest_hit(
     alignment: int,
     is_keyed: Callable[[int], bool],
 ) -> NumTokens:
-    """Return the greatest multiple of `alignment` up to `limit` such that every block that the
-    next token needs is keyed. 0 needs none.
+    """Return the greatest multiple of `alignment` up to `limit` that is backed. 0 always is."""
+
+    def backed(hit: int) -> bool:
+        needed = ConcreteDomain(needed_blocks(attention, hit, block_size))
+        return is_backed(attention, hit, block_size, is_keyed, needed)
+
+    longest = last_boundary(limit, alignment)
+    return NumTokens(next(filter(backed, range(longest, -1, -alignment))))
+
+
+def is_promised(
+    boundary: int, alignment: int, retention_interval: int | None, num_prompt_tokens: int
+) -> Bool:
+    """A lookup at the boundary is to hit. Promised are: without an interval every aligned
+    boundary; with one its multiples (0 has none), and the last where a replay can hit.
     """
-    longest = limit // alignment * alignment
-    return NumTokens(
-        next(
-            hit
-            for hit in range(longest, -1, -alignment)
-            if all(map(is_keyed, needed_blocks(attention, hit, block_size)))
-        )
-    )
+    aligned = (boundary > 0) & (boundary % alignment == 0)
+    if retention_interval is None:
+        return aligned
+    replay = boundary == last_boundary(num_prompt_tokens - 1, alignment)
+    if retention_interval == 0:
+        return aligned & replay
+    return aligned & (replay | (boundary % retention_interval == 0))
+
+
+def is_wanted(
+    attention: Attention,
+    block: int,
+    block_size: int,
+    promised: Callable[[int], Bool],
+    among: Domain,
+) -> Bool:
+    """A hit at some promised boundary needs the block. `among` are all that may need it."""
+    return exists(among, lambda hit: promised(hit) & is_needed(attention, hit, block, block_size))
 
 
 def wanted_blocks(
@@ -137,35 +210,94 @@ def wanted_blocks(
     retention_interval: int | None,
     num_prompt_tokens: int,
 ) -> list[bool]:
-    """Say of each block from `first` to `last` whether a hit at a boundary that is kept needs it.
+    """Say of each block from `first` to `last` whether it is published.
 
-    Kept are: without an interval every aligned boundary; with one its multiples (0 has none),
-    and the last aligned boundary where a replay of the prompt can hit. Only a sliding window
-    leaves blocks out: of full attention every block is needed at every later boundary, and of
-    a chunk all but the last.
+    A sliding window publishes what is wanted; the other types publish all, though the last
+    block of a chunk is never wanted.
     """
     if not isinstance(attention, SlidingWindow):
         return [True for _ in range(first, last)]
-    step, kept = alignment, set[int]()
-    if retention_interval is not None:
-        step = retention_interval
-        kept = {(num_prompt_tokens - 1) // alignment * alignment}
-    if step > 0:
-        kept |= set(range(0, last * block_size + attention.window + step, step))
-    needed = {i for hit in kept for i in needed_blocks(attention, hit, block_size)}
-    return [index in needed for index in range(first, last)]
+
+    def promised(boundary: int) -> bool:
+        return is_promised(boundary, alignment, retention_interval, num_prompt_tokens)
+
+    among = ConcreteDomain(range(0, last * block_size + attention.window, alignment))
+    return [is_wanted(attention, i, block_size, promised, among) for i in range(first, last)]
+
+
+def held_blocks(attention: Attention, computed: int, slots: int, block_size: int) -> int:
+    """Return how many blocks a request holds in a step that starts with `computed` tokens and
+    gives it room for `slots` tokens: what nobody reads any more is given back first.
+    """
+    return blocks_for(slots, block_size) - attention.first_read(computed) // block_size
+
+
+def peak_blocks(
+    attention: Attention,
+    max_num_batched_tokens: int,
+    max_model_len: int,
+    block_size: int,
+    num_lookahead_tokens: int = 0,
+) -> int:
+    """Return the most blocks that one request ever holds, at whatever token its steps begin."""
+    step = max_num_batched_tokens + num_lookahead_tokens
+    return max(
+        held_blocks(attention, computed, min(computed + step, max_model_len), block_size)
+        for computed in range(max_model_len)
+    )
 
 
 def admission_blocks(
     attention: Attention, max_num_batched_tokens: int, max_model_len: int, block_size: int
 ) -> int | None:
     """Return the most blocks that one request is counted with when it is admitted; None: as
-    many as its tokens fill.
-
-    What it holds need not begin with a block, so a window may touch one block more.
+    many as its tokens fill. A window need not begin with a block, so it may touch one more.
     """
     held = attention.most_tokens_held(max_num_batched_tokens)
     if held is None:
         return None
-    blocks = -(-min(held, max_model_len) // block_size)
-    return blocks + isinstance(attention, SlidingWindow)
+    held = ite(held < max_model_len, held, max_model_len)
+    return blocks_for(held, block_size) + int(isinstance(attention, SlidingWindow))
+
+
+def startup_bound(
+    attention: Attention, max_num_batched_tokens: int, max_model_len: int, block_size: int
+) -> int:
+    """Return vLLM's bound on the blocks of one request, by which it sizes the pool."""
+    cap = admission_blocks(attention, max_num_batched_tokens, max_model_len, block_size)
+    return blocks_for(max_model_len, block_size) if cap is None else cap
+
+
+WINDOW_KEPT = MANAGER_PROPERTIES["window-kept"]
+HIT_ALIGNED = MANAGER_PROPERTIES["hit-aligned"]
+HIT_BELOW_PROMPT = MANAGER_PROPERTIES["hit-below-prompt"]
+BOUND_COVERS_PEAK = MANAGER_PROPERTIES["bound-covers-peak"]
+
+
+def _quality(name: str, says: str, consequence: Consequence, because: str, source: str) -> Property:
+    source = f"vLLM 0.25.1, {source}"
+    return Property(name, Class.QUALITY, Kind.STEP, says, consequence, because, source)
+
+
+HIT_LONGEST = _quality(
+    "hit-longest",
+    "no longer hit satisfies the safety properties",
+    Consequence.LOST_HIT,
+    "tokens are computed again whose blocks are cached",
+    "single_type_kv_cache_manager.py: find_longest_cache_hit",
+)
+MASK_COVERS_LOOKUP = _quality(
+    "mask-covers-lookup",
+    "no block is left out of the cache that a lookup needs at a boundary the retention mode"
+    " promises (see `is_promised`)",
+    Consequence.LOST_HIT,
+    "a hit that the retention mode promises is not found",
+    "single_type_kv_cache_manager.py: reachable_block_mask",
+)
+BOUND_TIGHT = _quality(
+    "bound-tight",
+    "by how much the startup bound and the admission gate exceed what the request holds",
+    Consequence.DEADLOCK,
+    "a request that would fit is kept waiting, for ever when it is alone",
+    "kv_cache_interface.py: max_admission_blocks_per_request",
+)
