@@ -1,7 +1,6 @@
 """Which earlier positions a token reads, and all that follows from it.
 
-A type of attention says of two positions whether the token at the one reads the other. All the
-rest is stated from that, once for all types.
+A type of attention says which positions a token reads; all the rest follows, for all types alike.
 
     type       the token at p reads             first_read(p)
     full       {q < p}                          0
@@ -12,13 +11,12 @@ rest is stated from that, once for all types.
     needed_blocks(h)   the blocks that hold a position which the token at h reads
     entries(h)         of h // block_size entries, those are cached blocks; the others are null
 
-A token also reads itself; no cache is needed for that. The same text runs on numbers and on the
-solvers' terms: that `first_read` is what `reads` asks for is proved for any sizes and positions.
+A token also reads itself; no cache is needed for that. That `first_read` is what `reads` asks
+for is tested for all small sizes and positions (tests/spec/test_attention.py), not proved.
 
 Source: vLLM 0.25.1, single_type_kv_cache_manager.py, `get_num_skipped_tokens`,
 `find_longest_cache_hit`, `reachable_block_mask`; kv_cache_interface.py,
-`max_admission_blocks_per_request`; flash_attn.py, a window of w reads w - 1 positions to the
-left; seed 2, section 5.
+`max_admission_blocks_per_request`; flash_attn.py, `sliding_window`; seed 2, section 5.
 """
 
 from collections.abc import Callable
@@ -112,7 +110,7 @@ class ChunkedLocal:
         return position // self.chunk * self.chunk
 
     def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """See `Attention`. One more than there can be: a chunk that is complete is forgotten."""
+        """See `Attention`. One more than there can be: a complete chunk is forgotten."""
         return self.chunk + max_num_batched_tokens
 
 
@@ -171,15 +169,14 @@ def longest_hit(
         needed = ConcreteDomain(needed_blocks(attention, hit, block_size))
         return is_backed(attention, hit, block_size, is_keyed, needed)
 
-    longest = last_boundary(limit, alignment)
-    return NumTokens(next(filter(backed, range(longest, -1, -alignment))))
+    return NumTokens(next(filter(backed, range(last_boundary(limit, alignment), -1, -alignment))))
 
 
 def is_promised(
     boundary: int, alignment: int, retention_interval: int | None, num_prompt_tokens: int
 ) -> Bool:
-    """A lookup at the boundary is to hit. Promised are: without an interval every aligned
-    boundary; with one its multiples (0 has none), and the last where a replay can hit.
+    """Promised are: without an interval every aligned boundary; with one its multiples (0 has
+    none), and the last boundary where a replay of the prompt can hit.
     """
     aligned = (boundary > 0) & (boundary % alignment == 0)
     if retention_interval is None:
@@ -226,8 +223,8 @@ def wanted_blocks(
 
 
 def held_blocks(attention: Attention, computed: int, slots: int, block_size: int) -> int:
-    """Return how many blocks a request holds in a step that starts with `computed` tokens and
-    gives it room for `slots` tokens: what nobody reads any more is given back first.
+    """Return how many blocks a request holds when a step starts with `computed` tokens, gives
+    back what nobody reads any more, and then gives it room for `slots` tokens.
     """
     return blocks_for(slots, block_size) - attention.first_read(computed) // block_size
 
