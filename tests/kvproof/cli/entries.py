@@ -22,6 +22,7 @@ from kvproof.fuzz.misuse import MISUSES
 from kvproof.fuzz.run import PROPERTIES, Run
 from kvproof.fuzz.target import OPERATIONS
 from kvproof.spec import full_attention, logic, pool_properties, steps, transitions
+from kvproof.spec.attention import BOUND_TIGHT, HIT_LONGEST, MASK_COVERS_LOOKUP
 from kvproof.spec.block_pool import BlockPool
 from kvproof.spec.hashing import HASHING_PROPERTIES, RequestContent, extend, kept
 from kvproof.spec.kv_cache_coordinator import KVCacheCoordinator, get_kv_cache_coordinator
@@ -70,7 +71,11 @@ DOOR = (
 
 ALL_RULES = {**RULES, **MANAGER_RULES}
 
-ABOVE = {**MANAGER_PROPERTIES, **HASHING_PROPERTIES}
+ABOVE = {
+    **MANAGER_PROPERTIES,
+    **HASHING_PROPERTIES,
+    **{one.name: one for one in (HIT_LONGEST, MASK_COVERS_LOOKUP, BOUND_TIGHT)},
+}
 """The properties of the layer above the pool."""
 
 HOMES = (BlockPool, KVCacheManager, KVCacheCoordinator, SingleTypeKVCacheManager)
