@@ -222,8 +222,8 @@ def blocks_after(manager: VllmManager, computed: int, new: int, ahead: int) -> i
 
 
 def test_erratum_a_window_of_one_is_never_hit() -> None:
-    """hit-longest, mask-covers-lookup: a token that reads only itself needs no block, so every
-    boundary is a hit. 0.25.1 looks for one block nevertheless, and publishes none.
+    """hit-longest: a token that reads only itself needs no block, so every boundary is a hit, and
+    no block is worth publishing. 0.25.1 publishes none, and looks for one nevertheless.
     """
     window = SlidingWindow(1)
     assert Cached(window, 2, set()).hit(7, 2) == []

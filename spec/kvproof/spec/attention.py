@@ -43,8 +43,8 @@ class Attention(Protocol):
         ...
 
     def first_read(self, position: int) -> int:
-        """The first position that the token at `position` reads; all between it and the token
-        are read. The token itself when it reads none before it.
+        """The first position that the token at `position` reads; it reads all from there to
+        itself. Its own when it reads none before it.
         """
         ...
 
@@ -272,7 +272,6 @@ BOUND_COVERS_PEAK = MANAGER_PROPERTIES["bound-covers-peak"]
 
 
 def _quality(name: str, says: str, consequence: Consequence, because: str, source: str) -> Property:
-    source = f"vLLM 0.25.1, {source}"
     return Property(name, Class.QUALITY, Kind.STEP, says, consequence, because, source)
 
 
@@ -281,20 +280,21 @@ HIT_LONGEST = _quality(
     "no longer hit satisfies the safety properties",
     Consequence.LOST_HIT,
     "tokens are computed again whose blocks are cached",
-    "single_type_kv_cache_manager.py: find_longest_cache_hit",
+    "vLLM 0.25.1, single_type_kv_cache_manager.py: find_longest_cache_hit",
 )
 MASK_COVERS_LOOKUP = _quality(
     "mask-covers-lookup",
     "no block is left out of the cache that a lookup needs at a boundary the retention mode"
-    " promises (see `is_promised`)",
+    " promises: None: every aligned one; r: multiples of r and the replay boundary; 0: the"
+    " replay boundary",
     Consequence.LOST_HIT,
     "a hit that the retention mode promises is not found",
-    "single_type_kv_cache_manager.py: reachable_block_mask",
+    "vLLM 0.25.1, single_type_kv_cache_manager.py: reachable_block_mask",
 )
 BOUND_TIGHT = _quality(
     "bound-tight",
     "by how much the startup bound and the admission gate exceed what the request holds",
     Consequence.DEADLOCK,
-    "a request that would fit is kept waiting, for ever when it is alone",
-    "kv_cache_interface.py: max_admission_blocks_per_request",
+    "memory that would do is refused at startup, and a request that would fit is kept waiting",
+    "vLLM 0.25.1, kv_cache_interface.py: max_admission_blocks_per_request",
 )
