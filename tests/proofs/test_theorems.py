@@ -17,7 +17,8 @@ from kvproof.proofs.protocol import PROTOCOL_INVARIANT
 from kvproof.proofs.readings import Reading
 from kvproof.proofs.specification import Edit, EditError, Specification
 from kvproof.proofs.terms import Term
-from kvproof.proofs.theorems import Theorem, theorem_named
+from kvproof.proofs.theorem import Theorem
+from kvproof.proofs.theorems import theorem_named
 from kvproof.spec import full_attention, transitions
 from kvproof.spec.pool_properties import INVARIANT, STATE_PROPERTIES
 from kvproof.spec.rules import RULES

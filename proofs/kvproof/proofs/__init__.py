@@ -6,6 +6,7 @@ counterexample on the concrete specification.
 
 from kvproof.proofs.counterexamples import Counterexample
 from kvproof.proofs.runner import Verdict, prove, prove_all, replay
-from kvproof.proofs.theorems import Theorem, theorems
+from kvproof.proofs.theorem import Theorem
+from kvproof.proofs.theorems import theorems
 
 __all__ = ["Counterexample", "Theorem", "Verdict", "prove", "prove_all", "replay", "theorems"]

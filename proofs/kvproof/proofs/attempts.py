@@ -15,7 +15,8 @@ from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.solvers import UNSAT, Bundle, patient_answer, quick_answers
 from kvproof.proofs.specification import Specification
 from kvproof.proofs.stranded import ProtocolNeeded
-from kvproof.proofs.theorems import Theorem, theorem_named
+from kvproof.proofs.theorem import Theorem
+from kvproof.proofs.theorems import theorem_named
 
 SOLVERS = ("z3", "cvc5")
 _KNOWN_CALLS = {**CALLS, INITIAL: Call(INITIAL, ())}

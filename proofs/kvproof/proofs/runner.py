@@ -10,7 +10,8 @@ from kvproof.proofs.attempts import SOLVERS, Attempt, Verdict, replay
 from kvproof.proofs.induction import Laboratory
 from kvproof.proofs.paths import Exploded
 from kvproof.proofs.specification import Edit, Specification
-from kvproof.proofs.theorems import Theorem, theorem_named, theorems
+from kvproof.proofs.theorem import Theorem
+from kvproof.proofs.theorems import theorem_named, theorems
 
 
 def prove(

@@ -5,11 +5,10 @@ property of the catalogue, its name says what it is about.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
+from kvproof.proofs.attention import ATTENTION_THEOREMS
 from kvproof.proofs.effects import effects_exact
 from kvproof.proofs.exploration import Run, Statement
 from kvproof.proofs.induction import Corollary, Induction, Proof
@@ -20,19 +19,8 @@ from kvproof.proofs.protocol import PROTOCOL_LEMMAS
 from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.specification import Specification
 from kvproof.proofs.stranded import NoStrandedSuffix, ProtocolNeeded
+from kvproof.proofs.theorem import Theorem, place_of
 from kvproof.spec.logic import neg
-
-
-@dataclass(frozen=True)
-class Theorem:
-    """One theorem. `where` is the file and line of its statement."""
-
-    name: str
-    says: str
-    property: str
-    core: bool
-    where: str
-    proof: Proof | ProtocolNeeded | Reachability
 
 
 def theorems(specification: Specification | None = None) -> list[Theorem]:
@@ -54,6 +42,7 @@ def theorems(specification: Specification | None = None) -> list[Theorem]:
             FoldOfReleases(spec),
         ),
         *_table_theorems(spec),
+        *ATTENTION_THEOREMS,
         Theorem(
             "not-vacuous",
             "every path of every transition is taken from some state of the invariant, or is"
@@ -230,13 +219,6 @@ def _all(conditions: Any) -> Any:
 
 def _any(conditions: Any) -> Any:
     return reduce(lambda one, other: one | other, conditions, False)
-
-
-def place_of(statement: Callable[..., Any]) -> str:
-    """Return the file and line of a statement, from the package on."""
-    parts = Path(statement.__code__.co_filename).parts
-    start = len(parts) - 1 - parts[::-1].index("kvproof") if "kvproof" in parts else 0
-    return f"{'/'.join(parts[start:])}:{statement.__code__.co_firstlineno}"
 
 
 def _sentence(statement: Statement) -> str:

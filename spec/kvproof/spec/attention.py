@@ -11,8 +11,8 @@ A type of attention says which positions a token reads; all the rest follows, fo
     needed_blocks(h)   the blocks that hold a position which the token at h reads
     entries(h)         of h // block_size entries, those are cached blocks; the others are null
 
-A token also reads itself; no cache is needed for that. That `first_read` is what `reads` asks
-for is tested for all small sizes and positions (tests/spec/test_attention.py), not proved.
+A token also reads itself; no cache is needed for that. The same text runs on numbers and on the
+solvers' terms: that `first_read` is what `reads` asks for is proved for any sizes and positions.
 
 Source: vLLM 0.25.1, single_type_kv_cache_manager.py, `get_num_skipped_tokens`,
 `find_longest_cache_hit`, `reachable_block_mask`; kv_cache_interface.py,

@@ -14,7 +14,8 @@ from kvproof.cli.errors import Stop, choose
 from kvproof.cli.output import Progress, counted, say, say_wrapped
 from kvproof.cli.records import VERSION, Result, reason, recorded
 from kvproof.proofs.runner import Verdict, prove_all
-from kvproof.proofs.theorems import Theorem, theorems
+from kvproof.proofs.theorem import Theorem
+from kvproof.proofs.theorems import theorems
 
 SAVE = Path(".kvproof")
 """Where counterexamples are saved."""
