@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.fuzz import judge
 from kvproof.fuzz.impl_manager import ImplManager, ImplRequest
-from kvproof.fuzz.ledger import told_each
-from kvproof.fuzz.manager_model import SpecManager
+from kvproof.fuzz.lockstep import Differs, Lockstep
 from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig, ManagerTarget
 from kvproof.fuzz.picks import RandomPick
 from kvproof.fuzz.scheduler import Scheduler
@@ -26,37 +24,6 @@ LAYOUTS = {
     "chunk": GroupConfig("chunked-local", 4, 8),
     "chunk of one block": GroupConfig("chunked-local", 4, 4),
 }
-
-
-class Differs(AssertionError):
-    """The two managers have come to different things."""
-
-
-class Lockstep:
-    """Makes each call on the specification and on a target, and compares what can be seen."""
-
-    def __init__(self, config: ManagerConfig, target: ManagerTarget) -> None:
-        self.spec, self.target, self.calls = SpecManager(config), target, 0
-
-    def make(self, name: str, **args: Any) -> Any:
-        """Make a call on both. Raises Differs."""
-        self.calls += 1
-        wanted = getattr(self.spec, name)(**copy.deepcopy(args))
-        try:
-            got = getattr(self.target, name)(**copy.deepcopy(args))
-        except Exception as error:
-            raise Differs(f"{name} {args}: {error!r}") from error
-        if got != wanted:
-            raise Differs(f"{name} {args}: {got}, not {wanted}")
-        view, seen = self.spec.observe(), self.target.observe()
-        if judge.differences(view.pool, seen.pool) or view.tables != seen.tables:
-            raise Differs(f"{name} {args}: {judge.describe(view.pool, seen.pool)}")
-        told, due = (
-            sorted(told_each(one.take_events()), key=str) for one in (self.target, self.spec)
-        )
-        if told != due:
-            raise Differs(f"{name} {args}: told {told}, not {due}")
-        return wanted
 
 
 def live(

@@ -3,13 +3,11 @@
 What they do differently is an erratum, with a test of its own that says what is right.
 """
 
-import copy
 import importlib.util
-from typing import Any
 
 import pytest
 
-from kvproof.fuzz import judge
+from kvproof.fuzz.lockstep import COMMON, EVENTS, Lockstep
 from kvproof.fuzz.manager_model import SpecManager
 from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig, ManagerTarget
 from kvproof.fuzz.picks import RandomPick
@@ -31,27 +29,6 @@ LAYOUTS = {
 }
 
 
-class Lockstep:
-    """Makes each call on both, and compares all that can be seen."""
-
-    def __init__(self, config: ManagerConfig) -> None:
-        self.both: tuple[ManagerTarget, ManagerTarget] = SpecManager(config), VllmManager(config)
-        self.pending = 0
-        self.calls = 0
-
-    def make(self, name: str, **args: Any) -> Any:
-        """Make a call. Deferred frees are what `get_num_common_prefix_blocks` counts wrongly."""
-        self.calls += 1
-        wanted, got = (getattr(one, name)(**copy.deepcopy(args)) for one in self.both)
-        self.pending += (name == "pop_blocks_for_free") - (name == "free_blocks")
-        if name != "get_num_common_prefix_blocks" or not self.pending:
-            assert got == wanted, (name, args)
-        wanted_view, seen = (one.observe() for one in self.both)
-        assert not judge.differences(wanted_view.pool, seen.pool), (name, args)
-        assert wanted_view.tables == seen.tables, (name, args)
-        return wanted
-
-
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_they_do_the_same(layout: str, depth: int) -> None:
@@ -69,7 +46,7 @@ def test_they_do_the_same(layout: str, depth: int) -> None:
             watermark=pick.one([0.0, 0.0, 0.1]),
             retention_interval=interval,
         )
-        lockstep = Lockstep(config)
+        lockstep = Lockstep(config, VllmManager(config), frozenset({EVENTS, COMMON}))
         scheduler = Scheduler(config, lockstep.make, pick)
         for _ in range(50):
             scheduler.act(depth)

@@ -16,6 +16,7 @@ from kvproof.cli.target import find_target
 from kvproof.fuzz.calls import Outcome
 from kvproof.fuzz.campaign import run_campaign
 from kvproof.fuzz.failure import Failure
+from kvproof.fuzz.handle import Handle
 from kvproof.fuzz.parallel import JobCrashed, JobFailed, blame_target, run_jobs
 from kvproof.fuzz.replay import replay, save
 from kvproof.fuzz.report import render
@@ -99,9 +100,9 @@ class _Campaign:
 
     def _head(self, target: Target) -> Ability:
         """Say what begins. Return what the target does not have and does not show."""
-        pool = target.factory(PoolConfig(num_gpu_blocks=4))
-        seen = pool.observe()
-        lacks = [name for name in OPERATIONS if name not in pool.operations]
+        handle = Handle(target.factory, PoolConfig(num_gpu_blocks=4))
+        seen = handle.first_look()
+        lacks = [name for name in OPERATIONS if name not in handle.target.operations]
         hidden = [name for name in seen.__slots__ if getattr(seen, name) is None]
         flags = self.plan.flags
         classes = ["safety", *(n for n in ("policy", "misuse") if getattr(flags, n))]

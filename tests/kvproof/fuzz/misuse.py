@@ -5,6 +5,7 @@ as legal calls: the model says which rule is broken.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from kvproof.fuzz.calls import Call
 from kvproof.fuzz.layouts import Layout
@@ -150,69 +151,49 @@ def publish_other_index(
     size = layout.block_sizes[own.group]
     index = (len(own.block_hash) - 1) // size
     longer = tuple(own.block_hash) + (0,) * (2 * size)
-    return _publish(layout, longer, [block], pick.one([index + 1, max(index - 1, 0)]))
+    other = pick.one([index + 1, index - 1 if index else index + 1])
+    return _publish(layout, longer, [block], other, int(own.group))
 
 
 def publish_uncached(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
     """Publish a block that may be published, but for caching being off."""
-    block = None if layout.enable_caching else _unkeyed(run, pick)
-    return None if block is None else _publish(layout, tokens, [block])
+    return None if layout.enable_caching else _publish_but(run, layout, tokens, pick)
 
 
 def publish_negative_start(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Say that there are fewer than no blocks that are published already."""
-    block = _unkeyed(run, pick)
-    if block is None:
-        return None
-    call = _publish(layout, tokens, [block])
-    return Call(call.name, {**call.args, "num_cached_blocks": -1})
+    return _publish_but(run, layout, tokens, pick, num_cached_blocks=-1)
 
 
 def publish_short_mask(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Give a mask that is not as long as the new full blocks."""
-    block = _unkeyed(run, pick)
-    if block is None:
-        return None
-    call = _publish(layout, tokens, [block])
-    return Call(call.name, {**call.args, "block_mask": pick.one([[], [True, True]])})
+    return _publish_but(run, layout, tokens, pick, block_mask=pick.one([[], [True, True]]))
 
 
 def publish_missing_blocks(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Say that there are more full blocks than the table has."""
-    block = _unkeyed(run, pick)
-    if block is None:
-        return None
-    call = _publish(layout, tokens, [block])
-    return Call(call.name, {**call.args, "num_full_blocks": 2})
+    return _publish_but(run, layout, tokens, pick, num_full_blocks=2)
 
 
 def publish_unknown_tokens(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish a block whose tokens have no hash yet."""
-    block = _unkeyed(run, pick)
-    if block is None:
-        return None
-    size = layout.block_sizes[0]
-    return _publish(layout, tokens[: size - 1], [block])
+    return _publish_but(run, layout, tokens[: layout.block_sizes[0] - 1], pick)
 
 
 def publish_other_size(
     run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick
 ) -> Call | None:
     """Publish with a block size that is not the group's."""
-    block = _unkeyed(run, pick)
-    if block is None:
-        return None
-    call = _publish(layout, tokens, [block])
     size = layout.block_sizes[0] + pick.one([1, layout.hash_block_size])
-    return Call(call.name, {**call.args, "block_size": size})
+    return _publish_but(run, layout, tokens, pick, block_size=size)
 
 
 def partial_misplaced(run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick) -> Call | None:
@@ -238,7 +219,7 @@ def partial_other_chain(
     first = (length - 1) // size * size
     if pick.flag():
         longer = tuple(own.block_hash) + (0,) * (2 * size)
-        end = pick.one([first + size + unit, max(first - size, 0) + unit])
+        end = pick.one([first + size, first - size if first else first + size]) + unit
         return _partial(layout, longer, block, end, int(own.group))
     other = _parted(tuple(own.block_hash), pick) + (0,) * size
     end = min(length, first + size - unit)
@@ -284,6 +265,17 @@ def _parted(tokens: tuple[int, ...], pick: Pick) -> tuple[int, ...]:
     """Return tokens that differ in the first place, or in the last one only."""
     place = pick.one([0, len(tokens) - 1])
     return (*tokens[:place], 1 - tokens[place], *tokens[place + 1 :])
+
+
+def _publish_but(
+    run: Run, layout: Layout, tokens: tuple[int, ...], pick: Pick, **wrong: Any
+) -> Call | None:
+    """Publish a block that may be published, but for what is wrong."""
+    block = _unkeyed(run, pick)
+    if block is None:
+        return None
+    call = _publish(layout, tokens, [block])
+    return Call(call.name, {**call.args, **wrong})
 
 
 def _publish(
