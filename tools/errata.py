@@ -13,15 +13,23 @@ from pathlib import Path
 
 from kvproof.fuzz.failure import Failure, signature
 from kvproof.fuzz.judge import Finding
-from kvproof.fuzz.replay import load, save
+from kvproof.fuzz.manager_marks import manager_signature
+from kvproof.fuzz.manager_target import ManagerConfig
+from kvproof.fuzz.replay import load, replay, save
 from kvproof.fuzz.run import Run
-from kvproof.fuzz.targets import resolve
+from kvproof.fuzz.targets import resolve, resolve_manager
 
 ERRATA = Path(__file__).parents[1] / "docs" / "errata"
 
 
 def seen_now(failure: Failure) -> tuple[str, Finding | None]:
     """Make the calls on the installed vLLM; return the last one's signature and finding."""
+    if isinstance(failure.config, ManagerConfig):
+        verdict = replay(failure, resolve_manager("vllm").factory)[1]
+        if verdict is None or verdict.finding is None:
+            return "nothing", None
+        name = verdict.finding.property
+        return str(manager_signature(name, failure.calls, failure.config)), verdict.finding
     run = Run(resolve("vllm").factory, failure.config, failure.flags, True, failure.protocol)
     name, found = "nothing", None
     for call in failure.calls:

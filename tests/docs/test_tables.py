@@ -6,19 +6,25 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from kvproof.cli.abilities import NEEDS, SHOWS
 from kvproof.cli.command import main
 from kvproof.cli.disputes import DISPUTES
-from kvproof.cli.summary import NEEDS, SHOWS
 from kvproof.fuzz.layouts import LAYOUTS
-from kvproof.fuzz.run import PROPERTIES
+from kvproof.fuzz.levels import LEVELS
+from kvproof.fuzz.manager_layouts import MANAGER_LAYOUTS
+from kvproof.fuzz.manager_target import GroupConfig
+from kvproof.fuzz.properties import PROPERTIES
 from kvproof.proofs import theorems
 from kvproof.spec import full_attention
+from kvproof.spec.hashing import HASHING_PROPERTIES
+from kvproof.spec.manager_properties import MANAGER_PROPERTIES
 from kvproof.spec.properties import Class, Property
 from kvproof.spec.steps import STEP_STATEMENTS
 
@@ -46,12 +52,13 @@ def properties_table() -> str:
     return "\n".join(rows)
 
 
-def abilities_table() -> str:
+def abilities_table(level: str) -> str:
     """Return the table: property, and what a target must have or show for it to be judged."""
     rows = ["| property | is judged when the target |", "| --- | --- |"]
-    for name, _ in sorted(PROPERTIES.items(), key=_by_class):
-        if name in NEEDS:
-            rows.append(_row(f"`{name}`", f"has `{NEEDS[name]}`"))
+    needs = NEEDS[level]
+    for name, _ in sorted(LEVELS[level].properties.items(), key=_by_class):
+        if name in needs:
+            rows.append(_row(f"`{name}`", f"has `{needs[name]}`"))
         elif name in SHOWS:
             fields = " or ".join(f"`{field}`" for field in SHOWS[name])
             rows.append(_row(f"`{name}`", f"shows {fields}"))
@@ -66,6 +73,21 @@ def layouts_table() -> str:
         sizes = ", ".join(str(size) for size in layout.block_sizes.values())
         rows.append(_row(f"`{name}`", layout.says, str(layout.hash_block_size), sizes))
     return "\n".join(rows)
+
+
+def manager_layouts_table() -> str:
+    """Return the table of the layouts at manager level."""
+    rows = ["| layout | what it is | groups: one choice is drawn for each run |"]
+    rows.append("| --- | --- | --- |")
+    for name, layout in MANAGER_LAYOUTS.items():
+        choices = ["; ".join(map(_group, groups)) or "none" for groups in layout.choices]
+        rows.append(_row(f"`{name}`", layout.says, ", ".join(dict.fromkeys(choices))))
+    return "\n".join(rows)
+
+
+def _group(group: GroupConfig) -> str:
+    reach = f" of {group.reach}" if group.reach else ""
+    return f"{group.kind}{reach}, blocks of {group.block_size}"
 
 
 def errata_table() -> str:
@@ -86,18 +108,29 @@ def _by_class(item: tuple[str, Property]) -> int:
     return list(Class).index(item[1].klass)
 
 
+_HOMES = {
+    "decision-equal": "`block_pool`",
+    **dict.fromkeys(MANAGER_PROPERTIES, "`manager_properties`"),
+    **dict.fromkeys(("hit-longest", "mask-covers-lookup", "bound-tight"), "`attention`"),
+    **dict.fromkeys(HASHING_PROPERTIES, "`hashing`"),
+}
+"""Where a property is stated that has no function of its own."""
+
+
 def _stated(entry: Property) -> str:
     statement: Any = entry.statement or STEP_STATEMENTS.get(entry.name)
     if entry.name == full_attention.NO_STRANDED_SUFFIX.name:
         statement = full_attention.no_stranded_suffix
     if statement is None:
-        return "`rules`" if entry.name != "decision-equal" else "`block_pool`"
+        return _HOMES.get(entry.name, "`rules`")
     return f"`{statement.__module__.removeprefix('kvproof.spec.')}.{statement.__name__}`"
 
 
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "properties": (ROOT / "README.md", properties_table),
-    "abilities": (ROOT / "docs/your-own-pool.md", abilities_table),
+    "abilities": (ROOT / "docs/your-own-pool.md", partial(abilities_table, "pool")),
+    "manager abilities": (ROOT / "docs/your-own-manager.md", partial(abilities_table, "manager")),
+    "manager layouts": (ROOT / "docs/your-own-manager.md", manager_layouts_table),
     "layouts": (ROOT / "docs/your-own-pool.md", layouts_table),
     "errata": (ROOT / "docs/errata-vllm-0.25.1.md", errata_table),
 }

@@ -9,6 +9,8 @@ import pytest
 from kvproof.fuzz import impl_target
 from kvproof.fuzz.campaign import Limits, run_campaign
 from kvproof.fuzz.defects import DEFECTS, load_defect
+from kvproof.fuzz.impl_manager import ImplManager
+from kvproof.fuzz.manager_defects import MANAGER_DEFECTS, load_manager_defect
 from kvproof.fuzz.replay import replay
 from kvproof.fuzz.run import Flags
 
@@ -31,15 +33,27 @@ tool = _tool()
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_it_is_caught(name: str) -> None:
-    failure = tool.catch(name)
+    failure = tool.catch("pool", name)
     assert failure is not None
     assert failure.property == DEFECTS[name].breaks
-    assert len(failure.calls) <= tool.MOST_CALLS
+    assert len(failure.calls) <= tool.MOST_CALLS["pool"]
     verdict = replay(failure, load_defect(name))[1]
     assert verdict is not None
     assert verdict.finding is not None
     assert verdict.finding.property == failure.property
     assert replay(failure, impl_target.factory)[1] is None
+
+
+@pytest.mark.parametrize("name", MANAGER_DEFECTS)
+def test_it_is_caught_in_a_manager(name: str) -> None:
+    failure = tool.catch("manager", name)
+    assert failure is not None
+    assert failure.property == MANAGER_DEFECTS[name].breaks
+    verdict = replay(failure, load_manager_defect(name))[1]
+    assert verdict is not None
+    assert verdict.finding is not None
+    assert verdict.finding.property == failure.property
+    assert replay(failure, ImplManager)[1] is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -51,9 +65,11 @@ def test_the_implementation_has_none(seed: int) -> None:
 
 
 def test_the_table_has_a_line_for_each() -> None:
-    rows = [line.split(" | ") for line in TABLE.read_text().splitlines() if " | " in line][1:]
+    rows = [line.split(" | ") for line in TABLE.read_text().splitlines() if " | " in line]
     found = {row[0].removeprefix("| "): (row[1], row[3]) for row in rows if "---" not in row[0]}
-    assert found == {name: (defect.says, defect.breaks) for name, defect in DEFECTS.items()}
+    del found["defect"]
+    known = {**DEFECTS, **MANAGER_DEFECTS}
+    assert found == {name: (defect.says, defect.breaks) for name, defect in known.items()}
 
 
 @pytest.mark.slow

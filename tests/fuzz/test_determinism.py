@@ -9,7 +9,7 @@ import pytest
 from kvproof.fuzz.campaign import Limits, run_campaign
 from kvproof.fuzz.defects import load_defect
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.tally import Tally
 
 PROGRAM = """
 import json
@@ -30,7 +30,7 @@ print(json.dumps([
 """
 
 
-def counts(session: Session) -> list[object]:
+def counts(session: Tally) -> list[object]:
     return [
         {name: (failure.as_json(), failure.seen) for name, failure in session.failures.items()},
         session.operations,

@@ -12,7 +12,7 @@ from kvproof.fuzz.campaign import Limits, run_campaign
 from kvproof.fuzz.exec_target import ExecError, ExecPool, ExecTarget, ProgramEnded
 from kvproof.fuzz.replay import replay
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.tally import Tally
 from kvproof.fuzz.target import PoolConfig, TargetBroken
 from kvproof.fuzz.targets import Target, TargetError, resolve
 
@@ -69,7 +69,7 @@ def start(programs: list[ExecTarget], words: list[str]) -> ExecPool:
     return programs[-1].start(PoolConfig(4))
 
 
-def fuzz(target: Target, flags: Flags, examples: int) -> Session:
+def fuzz(target: Target, flags: Flags, examples: int) -> Tally:
     try:
         return run_campaign(target.factory, target.name, flags, Limits(examples=examples), seed=1)
     finally:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 import pytest
 
 from kvproof.fuzz.campaign import Limits, run_campaign
-from kvproof.fuzz.run import PROPERTIES, Flags
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.properties import POOL_LEVEL as PROPERTIES
+from kvproof.fuzz.run import Flags
+from kvproof.fuzz.tally import Tally
 from kvproof.fuzz.target import (
     OPERATIONS,
     Event,
@@ -191,7 +192,7 @@ SHOWS: dict[str, tuple[str, ...]] = {
 }
 
 
-def fuzz(factory: Callable[[PoolConfig], object], flags: Flags, examples: int) -> Session:
+def fuzz(factory: Callable[[PoolConfig], object], flags: Flags, examples: int) -> Tally:
     made: PoolFactory = factory  # type: ignore[assignment]
     return run_campaign(made, "own", flags, Limits(examples=examples), seed=3)
 

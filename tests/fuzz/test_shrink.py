@@ -111,7 +111,8 @@ def test_a_failure_is_shrunk_to_its_shortest_form(name: str) -> None:
         and all(one.startswith(start) for one, start in zip(text, wanted, strict=True))
         for text in texts
     ), texts
-    assert all(failure.config.num_gpu_blocks <= 4 for failure in found)
+    configs = [failure.config for failure in found]
+    assert all(isinstance(one, PoolConfig) and one.num_gpu_blocks <= 4 for one in configs)
 
 
 @pytest.mark.parametrize(

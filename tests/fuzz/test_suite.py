@@ -130,6 +130,8 @@ def test_a_machine_needs_a_target() -> None:
 
 def test_the_package_gives_what_a_suite_needs() -> None:
     names = {"Observation", "PoolConfig", "PoolMachine", "PoolTarget", "RequestView"}
+    names |= {"GroupConfig", "ManagerConfig", "ManagerMachine", "ManagerObservation"}
+    names |= {"ManagerTarget"}
     assert set(kvproof.fuzz.__all__) == names <= set(dir(kvproof.fuzz))
     assert {one.__name__ for one in (Observation, PoolConfig, PoolMachine, PoolTarget)} < names
     assert RequestView([0, 1], ["0.1"]).tokens == [0, 1]

@@ -7,7 +7,7 @@ from kvproof.fuzz.defect import Defect
 from kvproof.fuzz.defects import DEFECTS, load_defect
 from kvproof.fuzz.layouts import LAYOUTS
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.tally import Tally
 
 PAIRS = {
     ("removed-untold", "cleared-untold"): ("get_new_blocks", "reset_prefix_cache"),
@@ -18,7 +18,7 @@ PAIRS = {
 """Two defects, and for each an operation that shows it and not the other."""
 
 
-def fuzz(name: str, known: tuple[str, ...] = ()) -> Session:
+def fuzz(name: str, known: tuple[str, ...] = ()) -> Tally:
     defect = DEFECTS[name]
     flags = Flags("policy" in defect.flags, "misuse" in defect.flags)
     layouts, limits = [LAYOUTS["one-size"]], Limits(examples=40)
@@ -35,7 +35,7 @@ def test_both_are_reported_and_one_that_is_known_hides_no_other(
     both = Defect(name, "two defects", first.edits + second.edits, first.breaks, first.flags)
     monkeypatch.setitem(DEFECTS, name, both)
 
-    def of(session: Session, operation: str) -> set[str]:
+    def of(session: Tally, operation: str) -> set[str]:
         return {
             signature
             for signature in session.failures

@@ -72,13 +72,23 @@ DEFECTS = {
     ),
     "one token too few is counted for a window": (
         "bound-arithmetic",
-        "return self.window - 1 + max_num_batched_tokens",
-        "return self.window - 2 + max_num_batched_tokens",
+        "return self.window - 1 + step + block_size - 1",
+        "return self.window - 2 + step + block_size - 1",
     ),
     "the block that a window begins in is not counted": (
         "bound-arithmetic",
-        " + int(isinstance(attention, SlidingWindow))",
-        "",
+        "return self.window - 1 + step + block_size - 1",
+        "return self.window - 1 + step",
+    ),
+    "a complete chunk is counted": (
+        "bound-arithmetic",
+        "return self.chunk - 1 + step",
+        "return self.chunk + step",
+    ),
+    "look-ahead is left out of the bound": (
+        "bound-arithmetic",
+        "held = attention.most_tokens_held(step, block_size)",
+        "held = attention.most_tokens_held(max_num_batched_tokens, block_size)",
     ),
     "blocks are rounded down": (
         "bound-arithmetic",

@@ -152,7 +152,7 @@ class TestRightValues:
         }
         assert bounds == {
             Full(): (25, 25),
-            SlidingWindow(6): (4, 5),
+            SlidingWindow(6): (4, 4),
             SlidingWindow(8): (5, 5),
             ChunkedLocal(8): (4, 4),
         }
@@ -229,13 +229,20 @@ class TestBlocks:
             ends = isinstance(attention, ChunkedLocal) and (block + 1) * size % attention.chunk == 0
             assert wanted == (not ends and attention != SlidingWindow(1))
 
-    def test_bounds_cover_what_is_held_and_by_how_much(self, attention: Type, size: int) -> None:
-        """One block more at the most, but for a window that is cut off by the model's length."""
-        for step, longest_model in product((1, 2, 3, 6), range(1, 20)):
-            peak = text.peak_blocks(attention, step, longest_model, size)
-            bound = text.startup_bound(attention, step, longest_model, size)
-            assert peak == played_peak(attention, step, longest_model, size)
-            assert peak <= bound <= peak + 1
+    def test_the_bound_is_the_peak(self, attention: Type, size: int) -> None:
+        for step, ahead, longest_model in product((1, 2, 3, 6), (0, 1, 3), range(1, 20)):
+            sizes = step, longest_model, size, ahead
+            peak = played_peak(attention, step + ahead, longest_model, size)
+            assert text.peak_blocks(attention, *sizes) == peak
+            assert text.startup_bound(attention, *sizes) == peak
+
+    def test_who_may_start_is_who_would_be_let_in(self, attention: Type, size: int) -> None:
+        """Alone, and from the first token on, a request is admitted with what it holds at most."""
+        for step, longest_model in product((1, 3, 6), range(1, 20)):
+            admitted = text.admission_blocks(
+                attention, 0, longest_model, step, size, lambda entry: False
+            )
+            assert admitted == text.startup_bound(attention, step, longest_model, size)
 
 
 def played_peak(attention: Type, step: int, longest_model: int, size: int) -> int:

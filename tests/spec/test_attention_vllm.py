@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kvproof.fuzz.manager_calls import make
 from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig
 from kvproof.fuzz.vllm_manager import VllmManager, manager_parts
 from kvproof.fuzz.vllm_release import installed
@@ -53,7 +54,7 @@ def managers() -> Any:
 
 def spec_of(attention: Type, size: int) -> Any:
     parts = manager_parts()
-    common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": parts.dtype}
+    common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": parts.torch.float16}
     if isinstance(attention, SlidingWindow):
         return parts.SlidingWindowSpec(**common, sliding_window=attention.window)
     if isinstance(attention, ChunkedLocal):
@@ -173,16 +174,42 @@ def config_of(step: int, longest: int) -> SimpleNamespace:
 
 
 @of_each_type
-def test_a_request_is_counted_with_as_many_blocks(attention: Type, size: int) -> None:
+def test_the_startup_bound_without_look_ahead_is_at_most_one_too_many(
+    attention: Type, size: int
+) -> None:
+    """See the erratum of one block too many: here is where it is right."""
     spec = spec_of(attention, size)
     for step, longest in product(range(1, 12), range(1, 30)):
-        assert startup_blocks(spec, step, longest) == text.startup_bound(
-            attention, step, longest, size
-        )
-        cap = Cached(attention, size, set()).manager(step, longest)
-        assert cap._max_admission_blocks_per_request == text.admission_blocks(
-            attention, step, longest, size
-        )
+        right = text.startup_bound(attention, step, longest, size)
+        assert right <= startup_blocks(spec, step, longest) <= right + 1
+        held = attention.most_tokens_held(step, 1)
+        window = isinstance(attention, SlidingWindow)
+        ends = held is not None and held % size == (1 % size if window else 0)
+        if held is None or (not ends and longest >= held + size):
+            assert startup_blocks(spec, step, longest) == right
+
+
+@of_each_type
+def test_the_gate_without_a_hit_is_at_most_one_too_many(attention: Type, size: int) -> None:
+    for step, tokens in product((1, 3, 8), range(1, BLOCKS * size + 1)):
+        manager = Cached(attention, size, set()).manager(step)
+        asked = manager.get_num_blocks_to_allocate("r", tokens, [], 0, tokens, True)
+        right = text.admission_blocks(attention, 0, tokens, step, size, lambda entry: False)
+        assert right <= asked <= right + (attention != Full())
+
+
+@pytest.mark.parametrize("held", range(BLOCKS))
+def test_the_gate_of_full_attention_after_a_hit(held: int) -> None:
+    """The first blocks of the hit are held by another request, the rest is queued."""
+    cached = Cached(Full(), 2, set(range(BLOCKS)))
+    cached.pool.free_blocks(list(reversed(cached.blocks[held:])))
+    hits = BLOCKS - 1
+    asked = cached.manager().get_num_blocks_to_allocate(
+        "r", 2 * BLOCKS + 3, cached.blocks[:hits], 2 * hits, 2 * BLOCKS + 3, True
+    )
+    assert asked == text.admission_blocks(
+        Full(), 2 * hits, 2 * BLOCKS + 3, 8, 2, lambda entry: entry < held
+    )
 
 
 @of_each_type
@@ -192,7 +219,7 @@ def test_a_request_alone_holds_the_peak(attention: Type, size: int) -> None:
     config = ManagerConfig(30, (group_of(attention, size),), longest, step)
     for first in range(1, step + 1):
         manager = VllmManager(config)
-        manager.new_request("r", [0] * longest)
+        manager.new_request("r", [0] * longest, None)
         computed, most = 0, 0
         for count in [first] + [step] * longest:
             new = min(count, longest - computed)
@@ -214,10 +241,18 @@ def group_of(attention: Type, size: int) -> GroupConfig:
 
 def blocks_after(manager: VllmManager, computed: int, new: int, ahead: int) -> int | None:
     """Give the request room for `new` tokens more, and return how many blocks it holds."""
-    given = manager.allocate_slots("r", new, False, ahead, 0, False, False, 0, False)
+    given = make(
+        manager,
+        "allocate_slots",
+        request="r",
+        num_computed_tokens=computed,
+        is_running=computed > 0,
+        num_new_tokens=new,
+        num_lookahead_tokens=ahead,
+        has_scheduled_reqs=False,
+    )
     if given is None:
         return None
-    manager.set_progress("r", computed + new, True, 0)
     return sum(block != 0 for block in manager.observe().tables["r"][0])
 
 
@@ -254,12 +289,11 @@ def test_erratum_look_ahead_is_not_in_the_bound() -> None:
     window, step, ahead, longest = SlidingWindow(6), 3, 2, 24
     bound = startup_blocks(spec_of(window, 4), step, longest)
     assert bound == text.startup_bound(window, step, longest, 4) == 3
-    assert text.peak_blocks(window, step, longest, 4, ahead) == 4
-    assert text.peak_blocks(window, step, longest, 4) == 3
+    assert text.startup_bound(window, step, longest, 4, ahead) == 4
     answers = {}
     for usable in (3, 4):
         manager = VllmManager(ManagerConfig(1 + usable, (group_of(window, 4),), longest, step))
-        manager.new_request("r", [0] * 15)
+        manager.new_request("r", [0] * 15, None)
         answers[usable] = [blocks_after(manager, c, 3, ahead) for c in (0, 3, 6, 9, 12)]
     assert answers == {3: [2, 2, 3, 3, None], 4: [2, 2, 3, 3, 4]}
 
@@ -271,18 +305,19 @@ def test_erratum_the_null_block_is_not_in_the_bound() -> None:
     utils: Any = importlib.import_module("vllm.v1.core.kv_cache_utils")
     spec = spec_of(Full(), 4)
     utils.check_enough_kv_cache_memory(config_of(8, 8), {"layer": spec}, 2 * spec.page_size_bytes)
-    assert text.peak_blocks(Full(), 8, 8, 4) + 1 == 3
+    assert text.startup_bound(Full(), 8, 8, 4) + 1 == 3
     answers = {}
     for num_blocks in (2, 3):
         manager = VllmManager(ManagerConfig(num_blocks, (GroupConfig("full", 4),), 8, 8))
-        manager.new_request("r", [0] * 5)
+        manager.new_request("r", [0] * 5, None)
         answers[num_blocks] = blocks_after(manager, 0, 5, 0)
     assert answers == {2: None, 3: 2}
 
 
 def test_erratum_the_gate_forgets_the_null_entries_of_a_hit() -> None:
     """bound-covers-peak: the cap of 3 blocks is compared with all entries of the table, those
-    that are null included. After a hit of 4 entries, 3 of them null, nothing more is asked for.
+    that are null included. After a hit of 4 entries, 3 of them null, nothing more is asked for,
+    and the request holds 3.
     """
     window, tokens, hit = SlidingWindow(4), 28, 16
     cached = Cached(window, 4, set(range(7)), 7)
@@ -293,7 +328,7 @@ def test_erratum_the_gate_forgets_the_null_entries_of_a_hit() -> None:
     manager = cached.manager(step=4)
     asked = manager.get_num_blocks_to_allocate("r", tokens, blocks, hit, tokens, True)
     assert (manager._max_admission_blocks_per_request, asked) == (3, 1)
-    assert text.held_blocks(window, hit, hit + 4, 4) == 2
+    assert text.admission_blocks(window, hit, tokens, 4, 4, lambda entry: False) == 3
     first_step = manager.get_num_blocks_to_allocate("r", hit + 4, blocks, hit, hit + 4)
     assert first_step == 2
 
@@ -307,5 +342,26 @@ def test_erratum_one_block_too_many_is_asked_for(attention: Type, step: int, pea
     """bound-tight: a window whose tokens held are one more than whole blocks, and a chunk whose
     step is, are counted with a block that is never held. It is never more than one.
     """
-    assert text.peak_blocks(attention, step, 100, 4) == peak
+    assert text.startup_bound(attention, step, 100, 4) == peak
     assert startup_blocks(spec_of(attention, 4), step, 100) == peak + 1
+
+
+def test_erratum_the_gate_takes_what_is_shared_now_from_what_is_held_later() -> None:
+    """bound-covers-peak: another request holds the block that the hit needs. The window leaves it
+    behind, and then 3 blocks are the request's own; 0.25.1 asks for none.
+    """
+    window, tokens, hit = SlidingWindow(4), 28, 16
+    cached = Cached(window, 4, set(range(7)), 7)
+    blocks = [cached.pool.blocks[index] for index in cached.hit(19, 4)]
+    manager = cached.manager(step=4)
+    assert manager.get_num_blocks_to_allocate("r", tokens, blocks, hit, tokens, True) == 0
+    assert text.admission_blocks(window, hit, tokens, 4, 4, lambda entry: entry < 4) == 3
+
+
+def test_erratum_the_gate_leaves_out_look_ahead() -> None:
+    """bound-covers-peak: 4 tokens with 1 of look-ahead need 2 blocks of 4, of which the pool has
+    one. The gate, which speaks of the whole request, does not even look at it.
+    """
+    manager = Cached(Full(), 4, set()).manager(step=8)
+    assert manager.get_num_blocks_to_allocate("r", 4, [], 0, 4, True) == 1
+    assert text.admission_blocks(Full(), 0, 4 + 1, 8 + 1, 4, lambda entry: False) == 2

@@ -333,8 +333,8 @@ class TestEventsAndStatistics:
     ],
 )
 def test_what_cannot_be_built(groups: Any, options: dict[str, Any], rule: Rule) -> None:
-    config, most = KVCacheConfig(8, groups), NumTokens(64)
+    config = KVCacheConfig(8, groups)
     refused(
         rule,
-        lambda: get_kv_cache_coordinator(config, most, most, True, False, SIZE, SIZE, **options),
+        lambda: get_kv_cache_coordinator(config, True, False, SIZE, SIZE, **options),
     )

@@ -1,8 +1,9 @@
-"""The manager of one group over one pool, under the names of vLLM 0.25.1.
+"""The manager above the pool, under the names of vLLM 0.25.1.
 
-It does what `kvproof.spec.kv_cache_manager` says. A request's table is one list of block ids;
-a step that needs no new block touches nothing but two lengths. `allocate_step` serves the
-running requests of a whole scheduler step with one call.
+It does what `kvproof.spec.kv_cache_manager` says: one group with prefix caching, any number of
+them without. A request's tables are lists of block ids, one for each group; a step that needs
+no new block touches nothing but two lengths. `allocate_step` serves the running requests of a
+whole scheduler step with one call.
 
 Source: vLLM 0.25.1, kv_cache_manager.py, `KVCacheManager`; single_type_kv_cache_manager.py.
 """
@@ -24,6 +25,7 @@ class ManagedRequest(Protocol):
     request_id: str
     num_prompt_tokens: int
     num_computed_tokens: int
+    num_unsettled_tokens: int
     is_running: bool
     skip_reading_prefix_cache: bool
 
@@ -38,15 +40,19 @@ class ManagedRequest(Protocol):
         ...
 
 
+Tables = list[list[int]]
+"""One block table for each group."""
+
+
 class KVCacheManager:
-    """The cache of a model with one group. Sizes are in tokens; `watermark` is a share of the
-    pool. Raises ConfigError when the settings do not fit together.
+    """The cache of a model. Sizes are in tokens; `watermark` is a share of the pool. Raises
+    ConfigError when the settings do not fit together.
     """
 
     def __init__(
         self,
         num_blocks: int,
-        group: GroupSpec,
+        groups: Sequence[GroupSpec],
         max_model_len: int,
         max_num_batched_tokens: int | None = None,
         enable_caching: bool = True,
@@ -57,113 +63,133 @@ class KVCacheManager:
     ) -> None:
         if watermark < 0:
             refuse(manager_rules.TOKENS_NONNEGATIVE, watermark)
-        self.reach: Reach = reach_of(group)
-        size = self.block_size = group.block_size
+        if enable_caching and len(groups) != 1:
+            refuse(manager_rules.GROUP_COUNT, len(groups))
+        self.reaches: list[Reach] = [reach_of(group) for group in groups]
+        sizes = {number: group.block_size for number, group in enumerate(groups)}
+        unit = sizes[0] if enable_caching else 1
         if retention_interval is not None:
-            fits = retention_interval >= 0 and retention_interval % size == 0
-            if not fits or not isinstance(self.reach, Window):
+            fits = all(retention_interval % size == 0 for size in sizes.values())
+            window = any(isinstance(reach, Window) for reach in self.reaches)
+            if retention_interval < 0 or not fits or not window:
                 refuse(manager_rules.RETENTION_FITS, retention_interval)
         self.block_pool = BlockPool(
-            num_blocks, enable_caching, size, {0: size}, enable_kv_cache_events, metrics_collector
+            num_blocks, enable_caching, unit, sizes, enable_kv_cache_events, metrics_collector
         )
         self.enable_caching = enable_caching
         self.max_model_len = max_model_len
         self.retention_interval = retention_interval
         self.watermark_blocks = int(watermark * num_blocks)
-        batch = max_model_len if max_num_batched_tokens is None else max_num_batched_tokens
-        self.admission_cap = self.reach.admission_blocks(batch, max_model_len)
-        self.zeroes_new_blocks = type(self.reach) is Reach
-        self.req_to_blocks: dict[str, list[int]] = {}
+        self.max_num_batched_tokens = (
+            max_model_len if max_num_batched_tokens is None else max_num_batched_tokens
+        )
+        self.req_to_blocks: dict[str, Tables] = {}
         self.num_cached_block: dict[str, int] = {}
-        self.new_block_ids: list[int] = []
+        self.new_block_ids: list[list[int]] = [[] for _ in groups]
 
-    def get_computed_blocks(self, request: ManagedRequest) -> tuple[list[int], int]:
+    def get_computed_blocks(self, request: ManagedRequest) -> tuple[Tables, int]:
         """Return the entries of the longest prefix hit, and how many tokens they cover: at
         least one token is left to compute.
         """
         if not self.enable_caching or request.skip_reading_prefix_cache:
-            return [], 0
+            return [[] for _ in self.reaches], 0
         hashes, find = request.block_hashes, self.block_pool.cached.get_one_block
-        limit = min((len(request.tokens) - 1) // self.block_size, len(hashes))
-        hit = self.reach.hit(
-            limit, lambda index: find(hashes[index], 0), self.block_pool.null_block
-        )
-        return hit, len(hit) * self.block_size
+        (reach,) = self.reaches
+        limit = min((len(request.tokens) - 1) // reach.block_size, len(hashes))
+        hit = reach.hit(limit, lambda index: find(hashes[index], 0), self.block_pool.null_block)
+        return [hit], len(hit) * reach.block_size
 
     def allocate_slots(
         self,
         request: ManagedRequest,
         num_new_tokens: int,
         num_new_computed_tokens: int = 0,
-        new_computed_blocks: Sequence[int] = (),
+        new_computed_blocks: Sequence[Sequence[int]] = (),
         num_lookahead_tokens: int = 0,
         num_external_computed_tokens: int = 0,
         delay_cache_blocks: bool = False,
         full_sequence_must_fit: bool = False,
         reserved_blocks: int = 0,
         has_scheduled_reqs: bool = True,
-    ) -> list[int] | None:
-        """Give a request slots for its next tokens. Return the new blocks, or None when there
-        are not enough: then nothing has changed, but that blocks which no token may read any
-        more were released.
+    ) -> Tables | None:
+        """Give a request slots for its next tokens. Return the new blocks of each group, or None
+        when there are not enough: then nothing has changed, but that blocks which no token may
+        read any more were released.
 
         The arguments are those of `kvproof.spec.kv_cache_manager`. Raises
         NothingToAllocateError, LateHitError, ForeignHitError.
         """
-        name, hit, external = request.request_id, new_computed_blocks, num_external_computed_tokens
-        table = self.req_to_blocks.get(name)
+        name, external = request.request_id, num_external_computed_tokens
+        hit = new_computed_blocks or [()] * len(self.reaches)
+        tables = self.req_to_blocks.get(name)
         given = (num_new_tokens, num_new_computed_tokens, num_lookahead_tokens, external)
         if min(*given, reserved_blocks) < 0:
             refuse(manager_rules.TOKENS_NONNEGATIVE, min(*given, reserved_blocks))
-        if len(hit) * self.block_size != num_new_computed_tokens:
-            refuse(manager_rules.HIT_IS_WHOLE, num_new_computed_tokens)
-        if table and (hit or external):
-            refuse(manager_rules.HITS_COME_FIRST, name)
+        self._require_hit(name, tables, hit, num_new_computed_tokens, external)
         if num_new_tokens == 0 and external == 0:
             refuse(manager_rules.SOMETHING_NEW, num_new_tokens)
 
         most, free = self.max_model_len, self.block_pool.free_queue
         computed = request.num_computed_tokens + num_new_computed_tokens + external
         computed = min(computed, most)
+        next_token = computed if num_new_tokens else min(computed, len(request.tokens) - 1)
+        next_token -= request.num_unsettled_tokens
         with_new = computed + num_new_tokens
         slots = min(with_new + num_lookahead_tokens, most)
         waits = has_scheduled_reqs and not request.is_running
         watermark = self.watermark_blocks if waits else 0
 
         if full_sequence_must_fit:
-            wanted = self._blocks_for(min(len(request.tokens), most))
-            if self.admission_cap is not None:
-                wanted = min(wanted, self.admission_cap)
-            if self._leaving(table, wanted, hit, computed) + watermark > free.num_free_blocks:
+            whole = min(len(request.tokens) + num_lookahead_tokens, most)
+            step = self.max_num_batched_tokens + num_lookahead_tokens
+            leaving = self._leaving_at_peak(tables, whole, hit, next_token, step)
+            if leaving + watermark > free.num_free_blocks:
                 return None
 
-        self.remove_skipped_blocks(name, computed)
-        leaving = self._leaving(table, self._blocks_for(slots), hit, computed)
+        self.remove_skipped_blocks(name, next_token)
+        leaving = self._leaving(tables, slots, hit, next_token)
         if leaving + watermark > free.num_free_blocks - reserved_blocks:
             return None
 
-        if hit or external:
-            table = self._begin(name, hit, computed)
-            if external and self.reach.skipped_blocks(computed) * self.block_size < computed:
-                self._grow(name, table, self._blocks_for(computed))
-        new = self._grow(name, table, self._blocks_for(slots))
+        if tables is None:
+            tables = self.req_to_blocks[name] = [[] for _ in self.reaches]
+        if num_new_computed_tokens or external:
+            self._begin(name, tables, hit, next_token)
+            if external:
+                for number, reach in enumerate(self.reaches):
+                    if reach.skipped_blocks(next_token) * reach.block_size < computed:
+                        self._grow(number, tables[number], computed)
+        new = [self._grow(number, table, slots) for number, table in enumerate(tables)]
         if self.enable_caching and not delay_cache_blocks:
             self._cache(request, min(with_new, len(request.tokens)))
         return new
 
     def allocate_step(
         self, requests: Sequence[ManagedRequest], num_new_tokens: Sequence[int]
-    ) -> list[list[int]]:
+    ) -> list[Tables]:
         """Give each running request its next tokens, in this order, until one gets none. Return
-        the new blocks of those that got them: fewer lists than requests when one did not.
+        the new blocks of those that got them: fewer than there are requests when one did not.
         """
-        served: list[list[int]] = []
+        served: list[Tables] = []
         for request, count in zip(requests, num_new_tokens, strict=True):
             new = self.allocate_slots(request, count)
             if new is None:
                 break
             served.append(new)
         return served
+
+    def unschedule(self, request: ManagedRequest, num_computed_tokens: int) -> None:
+        """Take back what was published for tokens from `num_computed_tokens` on: they are not
+        computed.
+        """
+        name = request.request_id
+        cached = self.num_cached_block.get(name, 0)
+        for table, reach in zip(self.req_to_blocks.get(name, []), self.reaches, strict=False):
+            whole = num_computed_tokens // reach.block_size
+            if whole < cached:
+                null_block = self.block_pool.null_block
+                self.evict_blocks([b for b in table[whole:cached] if b != null_block])
+                self.num_cached_block[name] = whole
 
     def cache_blocks(self, request: ManagedRequest, num_computed_tokens: int) -> None:
         """Publish what is full with `num_computed_tokens` tokens: after a delay.
@@ -176,37 +202,38 @@ class KVCacheManager:
             self._cache(request, num_computed_tokens)
 
     def free(self, request: ManagedRequest) -> None:
-        """Release the blocks of a request, those at the end of its table first."""
+        """Release the blocks of a request: group by group, those at the end of a table first."""
         self.block_pool.free_blocks(reversed(self.pop_blocks_for_free(request)))
 
     def pop_blocks_for_free(self, request: ManagedRequest) -> list[int]:
         """Forget a request, and return its blocks, which stay held."""
         self.num_cached_block.pop(request.request_id, None)
-        return self.req_to_blocks.pop(request.request_id, [])
+        tables = self.req_to_blocks.pop(request.request_id, [])
+        return [block for table in reversed(tables) for block in table]
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Release the blocks that no token from `total_computed_tokens` on may read."""
-        table = self.req_to_blocks.get(request_id)
-        skipped = self.reach.skipped_blocks(total_computed_tokens) if table else 0
-        if not table or not skipped:
-            return
-        null_block = self.block_pool.null_block
-        gone = [block for block in reversed(table[:skipped]) if block != null_block]
-        if gone:
-            table[:skipped] = [null_block] * min(skipped, len(table))
-            self.block_pool.free_blocks(gone)
+        for table, reach in zip(self.req_to_blocks.get(request_id, ()), self.reaches, strict=False):
+            skipped = reach.skipped_blocks(total_computed_tokens)
+            if not skipped or not table:
+                continue
+            null_block = self.block_pool.null_block
+            gone = [block for block in reversed(table[:skipped]) if block != null_block]
+            if gone:
+                table[:skipped] = [null_block] * min(skipped, len(table))
+                self.block_pool.free_blocks(gone)
 
-    def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
-        """Return how many leading blocks are in the table of every request, at one place."""
-        own = self.req_to_blocks.get(running_request_id, [])
-        if not self.enable_caching or type(self.reach) is not Reach:
-            return 0
-        tables = self.req_to_blocks.values()
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """Return, for each group, how many leading blocks are in the table of every request."""
+        own = self.req_to_blocks.get(running_request_id)
+        if own is None or not self.enable_caching or type(self.reaches[0]) is not Reach:
+            return [0 for _ in self.reaches]
+        tables = [rows[0] for rows in self.req_to_blocks.values() if rows[0]]
 
         def is_common(index: int) -> bool:
-            return all(table[index : index + 1] == [own[index]] for table in tables)
+            return all(table[index : index + 1] == [own[0][index]] for table in tables)
 
-        return len(list(takewhile(is_common, range(len(own)))))
+        return [len(list(takewhile(is_common, range(len(own[0])))))]
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Take all keys from these blocks. Raises BlockIdError."""
@@ -222,50 +249,101 @@ class KVCacheManager:
 
     def take_new_block_ids(self) -> list[int]:
         """Return the blocks to be zeroed that were taken since the last call."""
-        ids, self.new_block_ids = self.new_block_ids, []
+        ids = [block for blocks in self.new_block_ids for block in blocks]
+        self.new_block_ids = [[] for _ in self.reaches]
         return ids
 
-    def _blocks_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_size)
+    def _require_hit(
+        self,
+        name: str,
+        tables: Tables | None,
+        hit: Sequence[Sequence[int]],
+        num_hits: int,
+        external: int,
+    ) -> None:
+        if len(hit) != len(self.reaches):
+            refuse(manager_rules.HIT_IS_WHOLE, len(hit))
+        for row, reach in zip(hit, self.reaches, strict=True):
+            if len(row) * reach.block_size != num_hits:
+                refuse(manager_rules.HIT_IS_WHOLE, num_hits)
+        if (num_hits or external) and tables and any(tables):
+            refuse(manager_rules.HITS_COME_FIRST, name)
 
     def _leaving(
-        self, table: list[int] | None, wanted: int, hit: Sequence[int], computed: int
+        self,
+        tables: Tables | None,
+        num_tokens: int,
+        hit: Sequence[Sequence[int]],
+        next_token: int,
     ) -> int:
-        """Return how many blocks leave the free queue for a table of `wanted` entries."""
-        if table:
-            return max(wanted - len(table), 0)
-        skipped, ref_cnt = self.reach.skipped_blocks(computed), self.block_pool.ref_cnt
+        """Return how many blocks leave the free queue when the tables are to have room for
+        `num_tokens` tokens.
+        """
+        leaving = 0
+        for number, reach in enumerate(self.reaches):
+            wanted = -(-num_tokens // reach.block_size)
+            table = tables[number] if tables else None
+            if table:
+                leaving += max(wanted - len(table), 0)
+            else:
+                leaving += self._starting(reach, wanted, hit[number], next_token)
+        return leaving
+
+    def _starting(self, reach: Reach, wanted: int, hit: Sequence[int], next_token: int) -> int:
+        skipped, ref_cnt = reach.skipped_blocks(next_token), self.block_pool.ref_cnt
         null_block = self.block_pool.null_block
         queued = sum(b != null_block and ref_cnt[b] == 0 for b in set(hit[skipped:]))
         return max(wanted - max(len(hit), skipped), 0) + queued
 
-    def _begin(self, name: str, hit: Sequence[int], computed: int) -> list[int]:
-        """Begin a table with a hit. Hold the whole hit before anything else is taken."""
-        skipped = self.reach.skipped_blocks(computed)
-        kept = list(hit[skipped:])
-        self.block_pool.touch(kept)
-        table = self.req_to_blocks[name] = [self.block_pool.null_block] * skipped + kept
-        self.num_cached_block[name] = len(table)
-        return table
+    def _leaving_at_peak(
+        self,
+        tables: Tables | None,
+        num_tokens: int,
+        hit: Sequence[Sequence[int]],
+        next_token: int,
+        step: int,
+    ) -> int:
+        """Return how many blocks more are out of the free queue at the peak of what lies between
+        `next_token` and slots for `num_tokens` tokens, given in steps of at most `step`.
+        """
+        null_block, ref_cnt = self.block_pool.null_block, self.block_pool.ref_cnt
+        leaving = 0
+        for number, reach in enumerate(self.reaches):
+            table = tables[number] if tables else []
+            entries, own = table or hit[number], 1 if table else 0
+            alone = [block != null_block and ref_cnt[block] == own for block in entries]
+            peak = reach.peak(alone, next_token, num_tokens, step)
+            leaving += max(peak - sum(alone) * own, 0)
+        return leaving
 
-    def _grow(self, name: str, table: list[int] | None, wanted: int) -> list[int]:
-        if table is None:
-            table = self.req_to_blocks[name] = []
-        missing = wanted - len(table)
+    def _begin(
+        self, name: str, tables: Tables, hit: Sequence[Sequence[int]], next_token: int
+    ) -> None:
+        """Begin the tables with a hit. Hold the whole hit before anything else is taken."""
+        for number, reach in enumerate(self.reaches):
+            skipped = reach.skipped_blocks(next_token)
+            kept = list(hit[number][skipped:])
+            self.block_pool.touch(kept)
+            tables[number] = [self.block_pool.null_block] * skipped + kept
+        if self.enable_caching:
+            self.num_cached_block[name] = len(tables[0])
+
+    def _grow(self, number: int, table: list[int], num_tokens: int) -> list[int]:
+        missing = -(-num_tokens // self.reaches[number].block_size) - len(table)
         if missing <= 0:
             return []
         new = self.block_pool.get_new_blocks(missing)
         table += new
-        if self.zeroes_new_blocks:
-            self.new_block_ids += new
+        if type(self.reaches[number]) is Reach:
+            self.new_block_ids[number] += new
         return new
 
     def _cache(self, request: ManagedRequest, num_tokens: int) -> None:
-        name, last = request.request_id, num_tokens // self.block_size
-        first = self.num_cached_block.get(name, 0)
+        (reach,), name = self.reaches, request.request_id
+        first, last = self.num_cached_block.get(name, 0), num_tokens // reach.block_size
         if first >= last:
             return
-        mask = self.reach.mask(first, last, self.retention_interval, request.num_prompt_tokens)
-        table = self.req_to_blocks.get(name, [])
-        self.block_pool.cache_full_blocks(request, table, first, last, self.block_size, 0, mask)
+        mask = reach.mask(first, last, self.retention_interval, request.num_prompt_tokens)
+        (table,) = self.req_to_blocks.get(name, [[]])
+        self.block_pool.cache_full_blocks(request, table, first, last, reach.block_size, 0, mask)
         self.num_cached_block[name] = last

@@ -7,6 +7,7 @@ Source: vLLM 0.25.1, single_type_kv_cache_manager.py.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, NoReturn
 
 from kvproof.spec import manager_rules
@@ -37,9 +38,27 @@ class Reach:
         """Return how many leading blocks no token from `num_computed_tokens` on reads."""
         return 0
 
-    def admission_blocks(self, max_num_batched_tokens: int, max_model_len: int) -> int | None:
-        """Return the most blocks of one request, None when it is not bounded."""
-        return None
+    def last_reader(self, block: int) -> float:
+        """Return the last position for which `block` is the first one that is not skipped."""
+        return inf
+
+    def peak(self, alone: Sequence[bool], computed: int, slots: int, step: int) -> int:
+        """Return the most blocks that a request holds alone on its way from `computed` tokens to
+        `slots` slots; `alone` says so of the entries that it has.
+
+        What is held with the same first block grows to the last step that begins there, and is
+        no more later on when nothing is shared any more.
+        """
+        last, most = max(slots - 1, computed), 0
+        while True:
+            first = self.skipped_blocks(computed)
+            start = int(min(self.last_reader(first), last))
+            end = -(-min(start + step, slots) // self.block_size)
+            held = sum(alone[first:end]) + max(end - max(first, len(alone)), 0)
+            most = max(most, held)
+            if first >= len(alone) or start == last:
+                return most
+            computed = start + 1
 
     def hit(self, num_blocks: int, find: Find, null_block: int) -> list[int]:
         """Return the entries of the longest hit of at most `num_blocks` blocks."""
@@ -65,10 +84,9 @@ class Window(Reach):
         """See `Reach`."""
         return max(num_computed_tokens - self.reach + 1, 0) // self.block_size
 
-    def admission_blocks(self, max_num_batched_tokens: int, max_model_len: int) -> int | None:
-        """See `Reach`. A window need not begin with a block: one more."""
-        held = min(self.reach - 1 + max_num_batched_tokens, max_model_len)
-        return -(-held // self.block_size) + 1
+    def last_reader(self, block: int) -> float:
+        """See `Reach`."""
+        return (block + 1) * self.block_size + self.reach - 2
 
     def hit(self, num_blocks: int, find: Find, null_block: int) -> list[int]:
         """See `Reach`. From the right: a miss at `i` ends every hit that needs `i`, so the scan
@@ -117,9 +135,9 @@ class Chunk(Reach):
         """See `Reach`."""
         return num_computed_tokens // self.reach * self.reach // self.block_size
 
-    def admission_blocks(self, max_num_batched_tokens: int, max_model_len: int) -> int | None:
+    def last_reader(self, block: int) -> float:
         """See `Reach`."""
-        return -(-min(self.reach + max_num_batched_tokens, max_model_len) // self.block_size)
+        return (block * self.block_size // self.reach + 1) * self.reach - 1
 
     def hit(self, num_blocks: int, find: Find, null_block: int) -> list[int]:
         """See `Reach`."""

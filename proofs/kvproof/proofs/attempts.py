@@ -10,6 +10,8 @@ from kvproof.proofs.calls import CALLS, Call
 from kvproof.proofs.counterexamples import INITIAL, Counterexample, completed, observe
 from kvproof.proofs.examples import misjudged
 from kvproof.proofs.exploration import Run
+from kvproof.proofs.ghost_induction import GhostProof
+from kvproof.proofs.ghost_needed import GhostChecks
 from kvproof.proofs.induction import Laboratory, Proof, broken_by
 from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.solvers import UNSAT, Bundle, patient_answer, quick_answers
@@ -59,7 +61,7 @@ class Attempt:
         proof = self.theorem.proof
         if isinstance(proof, ProtocolNeeded):
             return self._shown(proof)
-        if isinstance(proof, Reachability):
+        if isinstance(proof, Reachability | GhostChecks):
             return self._reached(proof)
         complaints = proof.complaints(self.laboratory)
         if complaints:
@@ -130,7 +132,7 @@ class Attempt:
             detail.append(f"{says}: {', '.join(one['call'] for one in found.operations)}")
         return self._verdict("proved", *detail)
 
-    def _reached(self, proof: Reachability) -> Verdict:
+    def _reached(self, proof: Reachability | GhostChecks) -> Verdict:
         findings = list(proof.findings(self.laboratory))
         self.conditions = len(findings)
         wrong = [f"vacuous: {says}" for _, says in findings if says]
@@ -165,7 +167,9 @@ def replay(
     )
     specification = specification or Specification()
     proof = theorem_named(found.theorem, specification).proof
-    if isinstance(proof, Reachability):
+    if isinstance(proof, GhostProof):
+        return proof.replay(found, specification)
+    if isinstance(proof, Reachability | GhostChecks):
         raise ValueError(f"{found.theorem} has no counterexamples to replay")
     operations = [one for one in found.operations if one["call"] != INITIAL]
     run = observe(specification, operations, found.before, _KNOWN_CALLS)

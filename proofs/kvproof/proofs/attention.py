@@ -181,8 +181,9 @@ def chunk_starts_a_block(it: Setting) -> tuple[Any, Any]:
 
 
 def bound_covers_held(it: Setting) -> tuple[Any, Any]:
-    """No step holds more blocks than vLLM's startup bound, with a look-ahead of one at most:
-    behind what is skipped, so many blocks have room for every slot.
+    """No step, with any look-ahead, holds more blocks than the startup bound: behind what is
+    skipped, so many blocks have room for every slot. Slots that an earlier step has given, for
+    drafts that were rejected, are no further from what is computed.
     """
     attention, size = it.attention(), it.block_size()
     computed, slots, ahead, longest = it.numbers("computed", "slots", "ahead", "longest")
@@ -192,9 +193,30 @@ def bound_covers_held(it: Setting) -> tuple[Any, Any]:
     if it.kind == CHUNK:
         given = given & (first % size == 0)
     held = it.text.held_blocks(attention, computed, slots, size)
-    bound = it.text.startup_bound(attention, step, longest, size)
+    bound = it.text.startup_bound(attention, step, longest, size, ahead)
     room = slots <= (first // size + bound) * size
-    return given & (ahead <= 1), (held <= bound) & room
+    return given, (held <= bound) & room
+
+
+def bound_is_held(it: Setting) -> tuple[Any, Any]:
+    """Some step holds as many blocks as the startup bound says."""
+    attention, size = it.attention(), it.block_size()
+    ahead, longest = it.numbers("ahead", "longest")
+    step = it.size("step")
+    bound = it.text.startup_bound(attention, step, longest, size, ahead)
+    reach = step + ahead
+    if it.kind == WINDOW:
+        spare = longest - (attention.window - 1 + reach)
+        most = ite(spare < size - 1, ite(spare < 0, 0, spare), size - 1)
+        early = ite(longest < reach, 0, longest - reach)
+        computed = ite(spare < 0, early, most + attention.window - 1)
+    elif it.kind == CHUNK:
+        computed = ite(longest < attention.chunk, longest, attention.chunk) - 1
+    else:
+        computed = ite(longest < reach, 0, longest - reach)
+    slots = ite(computed + reach < longest, computed + reach, longest)
+    held = it.text.held_blocks(attention, computed, slots, size)
+    return longest >= 1, (computed >= 0) & (computed < longest) & (held == bound)
 
 
 @dataclass(frozen=True)
@@ -230,7 +252,7 @@ class AttentionArithmetic:
         """See `Proof`."""
         fewer, more, size = z3.Ints("fewer more size")
         goals = [("products-grow", products_grow(fewer, more, size))]
-        yield Bundle("products-grow", _NOTHING, goals=goals)
+        yield Bundle("products-grow", NOTHING, goals=goals)
         for claim in self.claims:
             for kind in claim.kinds:
                 bundle, given, goal = _read(claim, laboratory, kind)
@@ -260,7 +282,7 @@ class AttentionArithmetic:
                 bundle, given, goal = _read(claim, laboratory, kind)
                 model = model_of([*bundle.assumed, given, negation(goal)], 20)
                 if model is not None:
-                    numbers = _numbers(model)
+                    numbers = numbers_of(model)
                     played = holds_of_numbers(claim, laboratory, kind, numbers)
                     yield Refutation(claim.name, kind, numbers, not played)
 
@@ -275,7 +297,7 @@ class AttentionArithmetic:
     holds_of = holds
 
 
-_NOTHING: list[Any] = []
+NOTHING: list[Any] = []
 """What is known to all claims, kept by identity: one cvc5 reads them all."""
 
 
@@ -293,7 +315,7 @@ def _read(claim: Claim, laboratory: Laboratory, kind: str) -> tuple[Bundle, Any,
     it = Setting(_text(laboratory), kind)
     given, goal = claim.statement(it)
     known = [conjunction(map(lift, it.known)), *it.arithmetic.facts]
-    return Bundle(f"{claim.name}/{kind}", _NOTHING, known), lift(given), lift(goal)
+    return Bundle(f"{claim.name}/{kind}", NOTHING, known), lift(given), lift(goal)
 
 
 def _text(laboratory: Laboratory) -> Any:
@@ -301,9 +323,9 @@ def _text(laboratory: Laboratory) -> Any:
     return laboratory.specification.modules.get("attention", own_text)
 
 
-def _numbers(model: Any) -> dict[str, int]:
+def numbers_of(model: Any) -> dict[str, int]:
     """Return what a model says of each number that is not a quotient."""
-    found = {str(one): model[one].as_long() for one in model.decls()}
+    found = {str(one): model[one].as_long() for one in model.decls() if not one.arity()}
     return {name: value for name, value in found.items() if not name.startswith(QUOTIENT)}
 
 
@@ -333,7 +355,7 @@ HIT_ARITHMETIC = AttentionArithmetic(
     )
 )
 BOUND_ARITHMETIC = AttentionArithmetic(
-    (Claim(chunk_starts_a_block, (CHUNK,)), Claim(bound_covers_held))
+    (Claim(chunk_starts_a_block, (CHUNK,)), Claim(bound_covers_held), Claim(bound_is_held))
 )
 
 ATTENTION_THEOREMS: tuple[Theorem, ...] = (
@@ -359,8 +381,8 @@ ATTENTION_THEOREMS: tuple[Theorem, ...] = (
     ),
     Theorem(
         "bound-arithmetic",
-        "no step of at most `max_num_batched_tokens` tokens, and one of look-ahead, holds more"
-        " blocks than vLLM's startup bound",
+        "no step of at most `max_num_batched_tokens` tokens, with any look-ahead, holds more"
+        " blocks than the startup bound, and some step holds as many",
         "bound-covers-peak",
         True,
         place_of(own_text.held_blocks),

@@ -42,10 +42,13 @@ class Obligation:
 
 @dataclass(slots=True)
 class Path:
-    """One way through a function. With `fork_refusals`, a `requires` forks, too."""
+    """One way through a function. With `fork_refusals`, a `requires` forks, too. What the rule
+    `dropped` requires is not assumed.
+    """
 
     given: tuple[bool, ...] = ()
     fork_refusals: bool = True
+    dropped: str = ""
     decisions: list[bool] = field(default_factory=list)
     assumptions: list[Any] = field(default_factory=list)
     obligations: list[Obligation] = field(default_factory=list)
@@ -83,6 +86,8 @@ class Path:
 
     def require(self, condition: Any, rule: Rule) -> None:
         """Read a `requires`. Raises Refused on the path where it is false."""
+        if rule.name == self.dropped:
+            return
         if not self.fork_refusals:
             self.assume(condition)
         elif not self.decide(condition):
@@ -127,12 +132,14 @@ class Outcome(Generic[T]):
     raised: Exception | None = None
 
 
-def explore(run: Callable[[], T], fork_refusals: bool = True) -> Iterator[Outcome[T]]:
+def explore(
+    run: Callable[[], T], fork_refusals: bool = True, dropped: str = ""
+) -> Iterator[Outcome[T]]:
     """Run `run` along every path. Raises Exploded when there are too many of them."""
     waiting: list[tuple[bool, ...]] = [()]
     count = 0
     while waiting:
-        path = Path(waiting.pop(), fork_refusals)
+        path = Path(waiting.pop(), fork_refusals, dropped)
         count += 1
         if count > MAX_PATHS:
             raise Exploded(f"there are more than {MAX_PATHS} paths")

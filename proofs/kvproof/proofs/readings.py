@@ -64,12 +64,16 @@ class Reading:
         matrix = _guarded(universal, domains, names, expr)
         if z3.is_true(matrix) or z3.is_false(matrix):
             return Term(matrix)
-        patterns = [
+        patterns = self.patterns(domains, names)
+        return Term((z3.ForAll if universal else z3.Exists)(names, matrix, patterns=patterns))
+
+    def patterns(self, domains: "tuple[SymbolicDomain, ...]", names: list[Any]) -> list[Any]:
+        """Return the terms that tell a solver when a quantifier is of use."""
+        return [
             lift(domain.trigger(Term(name)))
             for domain, name in zip(domains, names, strict=True)
             if domain.trigger is not None
         ]
-        return Term((z3.ForAll if universal else z3.Exists)(names, matrix, patterns=patterns))
 
 
 class BoundedReading(Reading):

@@ -101,7 +101,7 @@ def _validate(solvers: tuple[str, ...], timeout_s: float, seeds: int) -> None:
         raise ValueError(f"seeds must be 1 or more, not {seeds}")
 
 
-HEAVY = ("no-stranded-suffix",)
+HEAVY = ("contents-promised", "no-stranded-suffix", "protocol-rules-needed")
 """Theorems that take longest: several processes start with these."""
 
 _laboratory: list[Laboratory] = []

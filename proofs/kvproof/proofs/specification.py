@@ -30,6 +30,13 @@ _MODULES = (
     "pool_properties",
     "steps",
     "full_attention",
+    "manager_properties",
+    "attention",
+    "protocol_rules",
+    "ghost_state",
+    "ghost_properties",
+    "ghost_transitions",
+    "ghost_concrete",
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvproof.proofs.ghost_needed import GhostChecks
 from kvproof.proofs.induction import Proof
 from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.stranded import ProtocolNeeded
@@ -19,7 +20,7 @@ class Theorem:
     property: str
     core: bool
     where: str
-    proof: Proof | ProtocolNeeded | Reachability
+    proof: Proof | ProtocolNeeded | Reachability | GhostChecks
 
 
 def place_of(statement: Callable[..., Any]) -> str:

@@ -11,10 +11,12 @@ from typing import Any
 from kvproof.proofs.attention import ATTENTION_THEOREMS
 from kvproof.proofs.effects import effects_exact
 from kvproof.proofs.exploration import Run, Statement
+from kvproof.proofs.ghost_theorems import GHOST_THEOREMS
 from kvproof.proofs.induction import Corollary, Induction, Proof
 from kvproof.proofs.lemmas import LEMMAS
 from kvproof.proofs.lists import FoldOfReleases
 from kvproof.proofs.misuse import misuses_of
+from kvproof.proofs.prediction import PREDICTION_THEOREMS
 from kvproof.proofs.protocol import PROTOCOL_LEMMAS
 from kvproof.proofs.reachability import Reachability
 from kvproof.proofs.specification import Specification
@@ -43,6 +45,8 @@ def theorems(specification: Specification | None = None) -> list[Theorem]:
         ),
         *_table_theorems(spec),
         *ATTENTION_THEOREMS,
+        *PREDICTION_THEOREMS,
+        *GHOST_THEOREMS,
         Theorem(
             "not-vacuous",
             "every path of every transition is taken from some state of the invariant, or is"

@@ -48,9 +48,9 @@ class Attention(Protocol):
         """
         ...
 
-    def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """vLLM's count of the most tokens of one request whose blocks are held while it is
-        prefilled in steps of so many tokens; None: all of them.
+    def most_tokens_held(self, step: int, block_size: int) -> int | None:
+        """The most tokens whose blocks one request holds when a step gives it slots for `step`
+        tokens, from the first token of the first of these blocks on; None: all of them.
         """
         ...
 
@@ -69,7 +69,7 @@ class Full:
         """See `Attention`."""
         return 0
 
-    def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
+    def most_tokens_held(self, step: int, block_size: int) -> int | None:
         """See `Attention`."""
         return None
 
@@ -89,9 +89,9 @@ class SlidingWindow:
         """See `Attention`."""
         return ite(position < self.window, 0, position - self.window + 1)
 
-    def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """See `Attention`."""
-        return self.window - 1 + max_num_batched_tokens
+    def most_tokens_held(self, step: int, block_size: int) -> int | None:
+        """See `Attention`. The window may begin with the last token of a block."""
+        return self.window - 1 + step + block_size - 1
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class ChunkedLocal:
         """See `Attention`."""
         return position // self.chunk * self.chunk
 
-    def most_tokens_held(self, max_num_batched_tokens: int) -> int | None:
-        """See `Attention`. One more than there can be: a complete chunk is forgotten."""
-        return self.chunk + max_num_batched_tokens
+    def most_tokens_held(self, step: int, block_size: int) -> int | None:
+        """See `Attention`. A complete chunk is forgotten."""
+        return self.chunk - 1 + step
 
 
 def skipped_tokens(attention: Attention, num_computed_tokens: NumTokens) -> NumTokens:
@@ -244,25 +244,48 @@ def peak_blocks(
     )
 
 
-def admission_blocks(
-    attention: Attention, max_num_batched_tokens: int, max_model_len: int, block_size: int
-) -> int | None:
-    """Return the most blocks that one request is counted with when it is admitted; None: as
-    many as its tokens fill. A window need not begin with a block, so it may touch one more.
-    """
-    held = attention.most_tokens_held(max_num_batched_tokens)
-    if held is None:
-        return None
-    held = ite(held < max_model_len, held, max_model_len)
-    return blocks_for(held, block_size) + int(isinstance(attention, SlidingWindow))
-
-
 def startup_bound(
-    attention: Attention, max_num_batched_tokens: int, max_model_len: int, block_size: int
+    attention: Attention,
+    max_num_batched_tokens: int,
+    max_model_len: int,
+    block_size: int,
+    num_lookahead_tokens: int = 0,
 ) -> int:
-    """Return vLLM's bound on the blocks of one request, by which it sizes the pool."""
-    cap = admission_blocks(attention, max_num_batched_tokens, max_model_len, block_size)
-    return blocks_for(max_model_len, block_size) if cap is None else cap
+    """Return how many blocks, beside the null block, a pool needs for one request: `peak_blocks`,
+    for any sizes. Drafts in flight that may be rejected count as look-ahead.
+
+    vLLM 0.25.1 leaves out look-ahead and counts the null block as one that can be used; for a
+    window it always counts one block more than the tokens fill, for a chunk one token more.
+    """
+    step = max_num_batched_tokens + num_lookahead_tokens
+    held = attention.most_tokens_held(step, block_size)
+    if held is None:
+        return blocks_for(max_model_len, block_size)
+    return blocks_for(ite(held < max_model_len, held, max_model_len), block_size)
+
+
+def admission_blocks(
+    attention: Attention,
+    computed: int,
+    slots: int,
+    step: int,
+    block_size: int,
+    is_shared: Callable[[int], bool],
+) -> int:
+    """Return the most blocks that one request holds alone while it goes on from `computed` tokens
+    to `slots` slots, where a step gives it at most `step` slots more than are computed.
+    `is_shared` says of an entry of its table that somebody else holds the block, too.
+
+    vLLM 0.25.1 takes its startup bound for it, and from that takes all entries of a hit: those
+    that are null or are forgotten before the peak, too. It leaves out look-ahead.
+    """
+
+    def alone(start: int) -> int:
+        first = attention.first_read(start) // block_size
+        last = blocks_for(min(start + step, slots), block_size)
+        return sum(not is_shared(entry) for entry in range(first, last))
+
+    return max(map(alone, range(computed, max(slots, computed + 1))))
 
 
 WINDOW_KEPT = MANAGER_PROPERTIES["window-kept"]

@@ -15,7 +15,6 @@ from kvproof.spec.attention import (
     ChunkedLocal,
     Full,
     SlidingWindow,
-    admission_blocks,
 )
 from kvproof.spec.block_pool import BlockPool, MetricsCollector
 from kvproof.spec.kv_cache_spec import (
@@ -43,8 +42,6 @@ class KVCacheCoordinator:
     def __init__(
         self,
         kv_cache_config: KVCacheConfig,
-        max_model_len: NumTokens,
-        max_num_batched_tokens: NumTokens,
         enable_caching: bool,
         enable_kv_cache_events: bool,
         scheduler_block_size: NumTokens,
@@ -74,8 +71,6 @@ class KVCacheCoordinator:
                 self.block_pool,
                 GroupId(group),
                 scheduler_block_size,
-                max_model_len,
-                max_num_batched_tokens,
             )
             for group, spec in enumerate(groups)
         )
@@ -98,14 +93,27 @@ class KVCacheCoordinator:
         request_id: RequestId,
         num_tokens: NumTokens,
         new_computed_blocks: Blocks,
-        total_computed_tokens: NumTokens,
-        apply_admission_cap: bool = False,
+        next_token: NumTokens,
     ) -> int:
         """Return how many blocks leave the free queue, over all groups."""
         return sum(
-            manager.get_num_blocks_to_allocate(
-                request_id, num_tokens, hit, total_computed_tokens, apply_admission_cap
-            )
+            manager.get_num_blocks_to_allocate(request_id, num_tokens, hit, next_token)
+            for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True)
+        )
+
+    def get_num_blocks_to_admit(
+        self,
+        request_id: RequestId,
+        num_tokens: NumTokens,
+        new_computed_blocks: Blocks,
+        next_token: NumTokens,
+        step: NumTokens,
+    ) -> int:
+        """Return how many blocks more are out of the free queue when every group holds the most;
+        no fewer than there ever are, since the groups need not do so at once.
+        """
+        return sum(
+            manager.get_num_blocks_to_admit(request_id, num_tokens, hit, next_token, step)
             for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True)
         )
 
@@ -113,20 +121,22 @@ class KVCacheCoordinator:
         self,
         request_id: RequestId,
         new_computed_blocks: Blocks,
+        next_token: NumTokens,
         num_local_computed_tokens: NumTokens,
         num_external_computed_tokens: NumTokens,
     ) -> None:
-        """Begin the tables with a hit, then take blocks for external tokens.
+        """Begin the tables with a hit, then take blocks for external tokens, as far as some token
+        from `next_token` on may read them.
 
         In two phases: a block of one group's hit may be queued until it is held, and must not
         be taken for another group's external tokens.
         """
         total = NumTokens(num_local_computed_tokens + num_external_computed_tokens)
         for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
-            manager.add_local_computed_blocks(request_id, hit, total)
+            manager.add_local_computed_blocks(request_id, hit, next_token)
         if num_external_computed_tokens > 0:
             for manager in self.single_type_managers:
-                manager.allocate_external_computed_blocks(request_id, total)
+                manager.allocate_external_computed_blocks(request_id, next_token, total)
 
     def allocate_new_blocks(self, request_id: RequestId, num_tokens: NumTokens) -> Blocks:
         """Give the request room for `num_tokens` tokens in every group; return the new blocks."""
@@ -140,6 +150,11 @@ class KVCacheCoordinator:
         for manager in self.single_type_managers:
             manager.cache_blocks(request, num_computed_tokens, self.retention_interval)
 
+    def unschedule(self, request_id: RequestId, num_computed_tokens: NumTokens) -> None:
+        """Take back what was published for tokens that will not be written, in every group."""
+        for manager in self.single_type_managers:
+            manager.unschedule(request_id, num_computed_tokens)
+
     def remove_skipped_blocks(
         self, request_id: RequestId, total_computed_tokens: NumTokens
     ) -> None:
@@ -148,15 +163,20 @@ class KVCacheCoordinator:
             manager.remove_skipped_blocks(request_id, total_computed_tokens)
 
     def free(self, request_id: RequestId) -> None:
-        """Release the request's blocks: group by group, in each the last one first."""
-        for manager in self.single_type_managers:
-            manager.free(request_id)
+        """Release the request's blocks in one call: group by group, in each the last one first.
+
+        vLLM 0.25.1 makes a call for each group, so that with several groups blocks that were
+        popped and freed later stand in another order.
+        """
+        self.block_pool.free_blocks(reversed(self.pop_blocks_for_free(request_id)))
 
     def pop_blocks_for_free(self, request_id: RequestId) -> list[BlockId]:
-        """Forget the request's tables and return their entries, the first ones first."""
+        """Forget the request's tables and return their entries, in the reverse of the order in
+        which `free` releases them.
+        """
         return [
             block
-            for manager in self.single_type_managers
+            for manager in reversed(self.single_type_managers)
             for block in manager.pop_blocks_for_free(request_id)
         ]
 
@@ -198,8 +218,6 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 
 def get_kv_cache_coordinator(
     kv_cache_config: KVCacheConfig,
-    max_model_len: NumTokens,
-    max_num_batched_tokens: NumTokens,
     enable_caching: bool,
     enable_kv_cache_events: bool,
     scheduler_block_size: NumTokens,
@@ -216,8 +234,6 @@ def get_kv_cache_coordinator(
     kind = UnitaryKVCacheCoordinator if enable_caching else KVCacheCoordinatorNoPrefixCache
     return kind(
         kv_cache_config,
-        max_model_len,
-        max_num_batched_tokens,
         enable_caching,
         enable_kv_cache_events,
         scheduler_block_size,
@@ -244,23 +260,14 @@ def get_manager_for_kv_cache_spec(
     block_pool: BlockPool,
     group: GroupId,
     scheduler_block_size: NumTokens,
-    max_model_len: NumTokens,
-    max_num_batched_tokens: NumTokens,
 ) -> SingleTypeKVCacheManager:
-    """Build the manager of one group.
-
-    A request of a group that forgets is counted with the most blocks that it holds at once.
-    """
-    attention = attention_of(spec)
-    size = spec.block_size
-    cap = admission_blocks(attention, max_num_batched_tokens, max_model_len, size)
+    """Build the manager of one group."""
     return SingleTypeKVCacheManager(
         block_pool,
         group,
         spec.block_size,
-        attention,
+        attention_of(spec),
         scheduler_block_size,
-        cap,
         zeroes_new_blocks=isinstance(spec, FullAttentionSpec),
     )
 

@@ -91,8 +91,6 @@ class KVCacheManager:
         requires(watermark >= 0.0, manager_rules.TOKENS_NONNEGATIVE, watermark)
         self.coordinator = get_kv_cache_coordinator(
             kv_cache_config,
-            max_model_len,
-            max_model_len if max_num_batched_tokens is None else max_num_batched_tokens,
             enable_caching,
             enable_kv_cache_events,
             scheduler_block_size,
@@ -103,6 +101,9 @@ class KVCacheManager:
         self.block_pool = self.coordinator.block_pool
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
+        self.max_num_batched_tokens = (
+            max_model_len if max_num_batched_tokens is None else max_num_batched_tokens
+        )
         self.enable_caching = enable_caching
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
@@ -156,7 +157,8 @@ class KVCacheManager:
         loaded (external); new, drafts among them; and room for more drafts (lookahead).
 
         `delay_cache_blocks`: nothing is published yet, since it arrives in a later step.
-        `full_sequence_must_fit`: the whole of what is known must fit, not this chunk only.
+        `full_sequence_must_fit`: not this step only must fit, but each step until all that is
+        known is computed.
         `reserved_blocks` are left for others. `has_scheduled_reqs`: somebody runs already, so a
         request that is not running leaves the watermark free.
 
@@ -170,29 +172,31 @@ class KVCacheManager:
 
         local = NumTokens(request.num_computed_tokens + num_new_computed_tokens)
         computed = self._capped(local + num_external_computed_tokens)
+        next_token = self._next_token(request, computed, num_new_tokens)
         with_new = NumTokens(computed + num_new_tokens)
         slots = self._capped(with_new + num_lookahead_tokens)
         waits = has_scheduled_reqs and not request.is_running
         watermark = self.watermark_blocks if waits else 0
 
         if full_sequence_must_fit:
-            whole = self._capped(request.num_tokens)
-            announced = self.coordinator.get_num_blocks_to_allocate(
-                request.request_id, whole, hit, computed, apply_admission_cap=True
+            whole = self._capped(request.num_tokens + num_lookahead_tokens)
+            step = NumTokens(self.max_num_batched_tokens + num_lookahead_tokens)
+            announced = self.coordinator.get_num_blocks_to_admit(
+                request.request_id, whole, hit, next_token, step
             )
             if announced + watermark > self.block_pool.get_num_free_blocks():
                 return None
 
-        self.coordinator.remove_skipped_blocks(request.request_id, computed)
+        self.coordinator.remove_skipped_blocks(request.request_id, next_token)
         announced = self.coordinator.get_num_blocks_to_allocate(
-            request.request_id, slots, hit, computed
+            request.request_id, slots, hit, next_token
         )
         if announced + watermark > self.block_pool.get_num_free_blocks() - reserved_blocks:
             return None
 
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(
-                request.request_id, hit, local, NumTokens(computed - local)
+                request.request_id, hit, next_token, local, NumTokens(computed - local)
             )
         new_blocks = self.coordinator.allocate_new_blocks(request.request_id, slots)
         if self.enable_caching and not delay_cache_blocks:
@@ -200,6 +204,15 @@ class KVCacheManager:
             known = NumTokens(min(with_new, request.num_tokens))
             self.coordinator.cache_blocks(request, known)
         return new_blocks
+
+    def unschedule(self, request: Request, num_computed_tokens: NumTokens) -> None:
+        """The tokens of a request from `num_computed_tokens` on, for which slots were given, are
+        not computed: it was taken out of the step that scheduled it before that step ran, or a
+        load has failed. What was published for them is taken back; its blocks stay its own.
+
+        vLLM 0.25.1 has no such call, and keeps the keys: see `free-no-promise`.
+        """
+        self.coordinator.unschedule(request.request_id, num_computed_tokens)
 
     def cache_blocks(self, request: Request, num_computed_tokens: NumTokens) -> None:
         """Publish what is full with `num_computed_tokens` tokens: after a delay, when they have
@@ -261,6 +274,16 @@ class KVCacheManager:
     def get_block_ids(self, request_id: RequestId) -> Blocks:
         """Return the request's tables."""
         return self.coordinator.get_blocks(request_id)
+
+    def _next_token(
+        self, request: Request, computed: NumTokens, num_new_tokens: NumTokens
+    ) -> NumTokens:
+        """Return the first token that may still be computed: drafts in flight may be rejected,
+        and of a prompt that was loaded as a whole the last token is computed again.
+        """
+        last = NumTokens(request.num_tokens - 1)
+        first = computed if num_new_tokens > 0 else min(computed, last)
+        return NumTokens(first - request.num_unsettled_tokens)
 
     def _no_blocks(self) -> Blocks:
         return tuple([] for _ in self.kv_cache_config.kv_cache_groups)

@@ -80,6 +80,15 @@ MANAGER_PROPERTIES: dict[str, Property] = {
             "vLLM 0.25.1, kv_cache_interface.py: max_admission_blocks_per_request",
         ),
         _step(
+            "admission-live",
+            Class.SAFETY,
+            "a request whose startup bound fits the pool (N - 1 - permanent) is admitted in the"
+            " end, and what was admitted can finish",
+            Consequence.DEADLOCK,
+            "a request that the engine has accepted waits for ever, though nobody else is there",
+            _MANAGER + "allocate_slots (full_sequence_must_fit)",
+        ),
+        _step(
             "deferral-neutral",
             Class.POLICY,
             "popping a request's blocks and then freeing them as documented, with nothing between,"

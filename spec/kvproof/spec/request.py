@@ -19,13 +19,15 @@ class Request:
 
     What is hashed stands for a token: two requests whose extra keys differ have different
     elements where they differ (`kvproof.spec.hashing`). `num_computed_tokens` counts the tokens
-    whose keys and values are in the cache, or will be when the scheduled steps have run.
+    whose keys and values are in the cache, or will be when the scheduled steps have run and all
+    drafts in them are accepted; `num_unsettled_tokens` are those drafts, which may be rejected.
     """
 
     request_id: RequestId
     tokens: BlockHash
     num_prompt_tokens: NumTokens
     num_computed_tokens: NumTokens = NO_TOKENS
+    num_unsettled_tokens: NumTokens = NO_TOKENS
     is_running: bool = False
     skip_reading_prefix_cache: bool = False
     num_preemptions: int = 0

@@ -14,6 +14,8 @@ from itertools import takewhile
 from kvproof.spec import manager_rules
 from kvproof.spec.attention import (
     Attention,
+    admission_blocks,
+    blocks_for,
     longest_hit,
     needed_blocks,
     skipped_tokens,
@@ -29,9 +31,7 @@ from kvproof.spec.transitions import lookup
 class SingleTypeKVCacheManager:
     """The tables of group `group`, whose blocks hold `block_size` tokens.
 
-    `admission_cap` is the most blocks that one request is counted with when it is admitted;
-    None: as many as its tokens fill. `zeroes_new_blocks` says that the ids of new blocks are
-    collected, so that they can be zeroed.
+    `zeroes_new_blocks` says that the ids of new blocks are collected, so that they can be zeroed.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class SingleTypeKVCacheManager:
         block_size: NumTokens,
         attention: Attention,
         alignment: NumTokens,
-        admission_cap: int | None = None,
         zeroes_new_blocks: bool = False,
     ) -> None:
         self.block_pool = block_pool
@@ -49,7 +48,6 @@ class SingleTypeKVCacheManager:
         self.block_size = block_size
         self.attention = attention
         self.alignment = alignment
-        self.admission_cap = admission_cap
         self.zeroes_new_blocks = zeroes_new_blocks
         self.req_to_blocks: dict[RequestId, list[BlockId]] = {}
         self.num_cached_block: dict[RequestId, int] = {}
@@ -60,8 +58,7 @@ class SingleTypeKVCacheManager:
         request_id: RequestId,
         num_tokens: NumTokens,
         new_computed_blocks: Sequence[BlockId],
-        total_computed_tokens: NumTokens,
-        apply_admission_cap: bool = False,
+        next_token: NumTokens,
     ) -> int:
         """Return how many blocks leave the free queue when the request is given slots for
         `num_tokens` tokens: new ones, and those of the hit that nobody holds.
@@ -71,46 +68,70 @@ class SingleTypeKVCacheManager:
         table = self.req_to_blocks.get(request_id, [])
         requires(not (table and new_computed_blocks), manager_rules.HITS_COME_FIRST, request_id)
 
-        wanted = self._blocks_for(num_tokens)
-        if apply_admission_cap and self.admission_cap is not None:
-            wanted = min(wanted, self.admission_cap)
-        skipped = self._skipped_blocks(total_computed_tokens)
+        wanted = blocks_for(num_tokens, self.block_size)
+        skipped = self._skipped_blocks(next_token)
         there = max(len(table), len(new_computed_blocks))
         if not table:
             there = max(there, skipped)
-        kept = set(new_computed_blocks[skipped:]) - {self.block_pool.null_block}
-        queued = sum(self.block_pool.block(block).ref_cnt == 0 for block in kept)
-        return max(wanted - there, 0) + queued
+        return max(wanted - there, 0) + self._num_queued(new_computed_blocks[skipped:])
+
+    def get_num_blocks_to_admit(
+        self,
+        request_id: RequestId,
+        num_tokens: NumTokens,
+        new_computed_blocks: Sequence[BlockId],
+        next_token: NumTokens,
+        step: NumTokens,
+    ) -> int:
+        """Return how many blocks more are out of the free queue when the request holds the most,
+        on its way from `next_token` to slots for `num_tokens` tokens. What it forgets on the way
+        it gives back. `step` is the most slots that are given beyond the computed tokens.
+
+        vLLM 0.25.1: `get_num_blocks_to_allocate` with `apply_admission_cap`.
+        """
+        table = self.req_to_blocks.get(request_id, [])
+        entries, own = table or new_computed_blocks, int(bool(table))
+
+        def is_shared(index: int) -> bool:
+            if index >= len(entries):
+                return False
+            block = entries[index]
+            return block == self.block_pool.null_block or self.block_pool.block(block).ref_cnt > own
+
+        most = admission_blocks(
+            self.attention, next_token, num_tokens, step, self.block_size, is_shared
+        )
+        return max(most - sum(not is_shared(index) for index in range(len(table))), 0)
 
     def add_local_computed_blocks(
         self,
         request_id: RequestId,
         new_computed_blocks: Sequence[BlockId],
-        total_computed_tokens: NumTokens,
+        next_token: NumTokens,
     ) -> None:
         """Begin the table of a request with the blocks of its hit. Those that no token from
-        `total_computed_tokens` on may read are null; the others are held.
+        `next_token` on may read are null; the others are held.
 
         Raises LateHitError when the request has blocks.
         """
         has_blocks = bool(self.req_to_blocks.get(request_id))
         requires(not has_blocks, manager_rules.HITS_COME_FIRST, request_id)
 
-        skipped = self._skipped_blocks(total_computed_tokens)
+        skipped = self._skipped_blocks(next_token)
         kept = list(new_computed_blocks[skipped:])
         self.block_pool.touch(kept)
-        self.req_to_blocks[request_id] = [self.block_pool.null_block] * skipped + kept
+        self.req_to_blocks[request_id] = self._nulls(skipped) + kept
         self.num_cached_block[request_id] = skipped + len(kept)
 
     def allocate_external_computed_blocks(
-        self, request_id: RequestId, total_computed_tokens: NumTokens
+        self, request_id: RequestId, next_token: NumTokens, total_computed_tokens: NumTokens
     ) -> None:
-        """Take blocks for tokens that another store has computed, as far as some token from
-        `total_computed_tokens` on may read them.
+        """Take blocks for tokens up to `total_computed_tokens` that another store has computed,
+        as far as some token from `next_token` on may read them.
 
         Raises OutOfBlocksError.
         """
-        if skipped_tokens(self.attention, total_computed_tokens) < total_computed_tokens:
+        if skipped_tokens(self.attention, next_token) < total_computed_tokens:
             self.allocate_new_blocks(request_id, total_computed_tokens)
 
     def allocate_new_blocks(self, request_id: RequestId, num_tokens: NumTokens) -> list[BlockId]:
@@ -119,9 +140,9 @@ class SingleTypeKVCacheManager:
         Raises OutOfBlocksError.
         """
         table = self.req_to_blocks.get(request_id, [])
-        missing = max(self._blocks_for(num_tokens) - len(table), 0)
+        missing = max(blocks_for(num_tokens, self.block_size) - len(table), 0)
         new = self.block_pool.get_new_blocks(missing)
-        self.req_to_blocks[request_id] = [*table, *new]
+        self.req_to_blocks[request_id] = table + new
         if self.zeroes_new_blocks:
             self.new_block_ids += new
         return new
@@ -163,6 +184,16 @@ class SingleTypeKVCacheManager:
         )
         self.num_cached_block[request.request_id] = last
 
+    def unschedule(self, request_id: RequestId, num_computed_tokens: NumTokens) -> None:
+        """Take back what was published for tokens from `num_computed_tokens` on: they will not
+        be written. What was promised must not be found by anybody.
+        """
+        whole = num_computed_tokens // self.block_size
+        cached = self.num_cached_block.get(request_id, 0)
+        promised = self.req_to_blocks.get(request_id, [])[whole:cached]
+        self.block_pool.evict_blocks([b for b in promised if b != self.block_pool.null_block])
+        self.num_cached_block[request_id] = min(whole, cached)
+
     def remove_skipped_blocks(
         self, request_id: RequestId, total_computed_tokens: NumTokens
     ) -> None:
@@ -181,10 +212,6 @@ class SingleTypeKVCacheManager:
         """
         self.num_cached_block.pop(request_id, None)
         return self.req_to_blocks.pop(request_id, [])
-
-    def free(self, request_id: RequestId) -> None:
-        """Release the request's blocks, the last one first: it is evicted first."""
-        self.block_pool.free_blocks(reversed(self.pop_blocks_for_free(request_id)))
 
     def find_longest_cache_hit(self, tokens: BlockHash, max_length: NumTokens) -> list[BlockId]:
         """Return the entries of the longest hit of at most `max_length` tokens: the block that
@@ -222,8 +249,12 @@ class SingleTypeKVCacheManager:
         own = self.req_to_blocks.get(running_request_id, [])
         return len(list(takewhile(is_common, enumerate(own))))
 
-    def _blocks_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_size)
+    def _num_queued(self, blocks: Sequence[BlockId]) -> int:
+        named = set(blocks) - {self.block_pool.null_block}
+        return sum(self.block_pool.block(block).ref_cnt == 0 for block in named)
+
+    def _nulls(self, count: int) -> list[BlockId]:
+        return [self.block_pool.null_block] * count
 
     def _skipped_blocks(self, total_computed_tokens: NumTokens) -> int:
         return skipped_tokens(self.attention, total_computed_tokens) // self.block_size

@@ -3,17 +3,7 @@
 docs/reading-the-spec.md has the same text; a test holds the two together.
 """
 
-from typing import NamedTuple
-
-
-class Dispute(NamedTuple):
-    """A question, the functions that settle it, the answer, and a name to look up."""
-
-    question: str
-    settled_by: tuple[str, ...]
-    answer: str
-    see: str
-
+from kvproof.cli.disputes_of_seeds import SEED_DISPUTES, Dispute
 
 DISPUTES: tuple[Dispute, ...] = (
     Dispute(
@@ -26,6 +16,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "`UnheldBlockError`, and nothing has changed, also when it is one block of a "
         "long list.",
         "double free",
+        "double free released two times misuse",
     ),
     Dispute(
         "Who is evicted first?",
@@ -37,6 +28,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "one at the back, so what can be hit goes last, the longest unused of it "
         "first.",
         "order-rule",
+        "recycled reclaimed order victim before anything else eviction lru",
     ),
     Dispute(
         "In which order does one `free_blocks` call queue its blocks?",
@@ -47,6 +39,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "In the order given, the keyed ones at the back and the others at the front. "
         "That tail blocks go first is the manager's doing: it passes them in reverse.",
         "free_blocks",
+        "reverse order push tail blocks evicted reversed list",
     ),
     Dispute(
         "May a block be freed while a key is on it?",
@@ -54,6 +47,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "Yes, and it keeps the key: it joins the queue at the back and can be hit "
         "until it is handed out.",
         "lazy-eviction",
+        "cached",
     ),
     Dispute(
         "Does freeing a block drop its hash?",
@@ -62,6 +56,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "longer one, retracted or reset; a hit in the meantime takes the block out of "
         "the queue.",
         "lazy-eviction",
+        "kept retained lazy eviction",
     ),
     Dispute(
         "Can one key list two blocks?",
@@ -72,6 +67,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "Yes, there is no deduplication, and a lookup finds the one listed first. One "
         "block may not have keys of two chains or two groups.",
         "first-inserted",
+        "one hash maps to several multiple blocks duplicates",
     ),
     Dispute(
         "What happens to a block's 2-token key when the block becomes full?",
@@ -83,6 +79,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "block is handed out anew. A shorter key beside a longer *partial* one is "
         "legal.",
         "retired-stays-retired",
+        "partial promotion retired",
     ),
     Dispute(
         "When is `BlockRemoved` told?",
@@ -94,6 +91,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "loses it. A consumer that folds the stream believes exactly the resident "
         "keys.",
         "events-mirror-cache",
+        "event removed gone router consumer learns prefix evicted kv events",
     ),
     Dispute(
         "Does `evict_blocks` free a block, or move it in the queue?",
@@ -106,6 +104,7 @@ DISPUTES: tuple[Dispute, ...] = (
         ("kvproof.spec.rules.SHARE_READABLE",),
         "No: nobody promised its contents. A free block *with* a key is what a prefix hit is.",
         "share-readable",
+        "unreadable",
     ),
     Dispute(
         "Is the null block's count 0, 1 or unspecified?",
@@ -113,6 +112,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "In the specification it stays 0; of an engine it is never compared. Null "
         "entries in a list are left alone by every operation.",
         "null block",
+        "ref_cnt of null_block tracked maintained",
     ),
     Dispute(
         "How long may a hit be?",
@@ -124,12 +124,15 @@ DISPUTES: tuple[Dispute, ...] = (
         "that the next token reads is keyed. A window needs the blocks of its last `w "
         "- 1` positions only, a chunk that has just begun needs none.",
         "get_computed_blocks",
+        "how much of the prompt at most one block less than the whole prompt last token computed"
+        " again",
     ),
     Dispute(
         "What has changed when `allocate_slots` returns None?",
         ("kvproof.spec.kv_cache_manager.KVCacheManager.allocate_slots",),
         "Blocks that no token may read any more were released, and nothing else: no hit is held.",
         "allocate_slots",
+        "allocation fails gives nothing not enough blocks no slots refused",
     ),
     Dispute(
         "Which blocks are common to all requests?",
@@ -138,5 +141,7 @@ DISPUTES: tuple[Dispute, ...] = (
         "references instead, also those of blocks that were popped and are still to be "
         "freed: it reports blocks that are not common.",
         "common-prefix-true",
+        "cascade",
     ),
+    *SEED_DISPUTES,
 )

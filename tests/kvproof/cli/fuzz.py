@@ -7,21 +7,20 @@ from typing import Any
 import click
 
 from kvproof.cli import interrupt
+from kvproof.cli.abilities import Ability, ability_of
 from kvproof.cli.errors import PipeClosed, Stop
 from kvproof.cli.output import Progress, counted, say
-from kvproof.cli.plan import Plan, plan_from
+from kvproof.cli.plan import SWITCHES, Plan, plan_from
 from kvproof.cli.records import VERSION, Result, reason, recorded
-from kvproof.cli.summary import Ability, summarise
+from kvproof.cli.summary import Fuzzed, summarise
 from kvproof.cli.target import find_target
 from kvproof.fuzz.calls import Outcome
 from kvproof.fuzz.campaign import run_campaign
 from kvproof.fuzz.failure import Failure
-from kvproof.fuzz.handle import Handle
 from kvproof.fuzz.parallel import JobCrashed, JobFailed, blame_target, run_jobs
 from kvproof.fuzz.replay import replay, save
 from kvproof.fuzz.report import render
-from kvproof.fuzz.session import Session
-from kvproof.fuzz.target import OPERATIONS, PoolConfig
+from kvproof.fuzz.tally import Tally
 from kvproof.fuzz.targets import Target
 
 
@@ -31,7 +30,7 @@ from kvproof.fuzz.targets import Target
     "--level",
     type=click.Choice(["pool", "manager", "all"]),
     default="all",
-    help="What is fuzzed: pool, or every level there is.",
+    help="What is fuzzed: the block pool, the manager above it, or all that the target has.",
 )
 @click.option("--layout", "layouts", multiple=True, metavar="NAME", help="Only this layout.")
 @click.option(
@@ -68,21 +67,22 @@ class _Leave(BaseException):
 
 
 class _Campaign:
+    """A run of the command: one campaign for each level."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.session: Session | None = None
+        self.session: Tally | None = None
+        self.level = ""
         self.found: dict[str, Failure] = {}
         self.began = monotonic()
         self.progress = Progress(self._line)
 
     def run(self, result: Result) -> int:
-        target = find_target(self.plan.target)
+        targets = {level: find_target(self.plan.target, level) for level in self.plan.layouts}
+        fuzzed: dict[str, Fuzzed] = {}
         try:
-            ability = self._head(target)
-            self.began = monotonic()
-            with self.progress:
-                session = self._fuzz(target)
-                interrupt.check()
+            for level, target in targets.items():
+                fuzzed[level] = self._fuzz_level(level, target)
         except _Leave as leave:
             raise leave.error from None
         except JobFailed as error:
@@ -95,52 +95,62 @@ class _Campaign:
                 raise
             raise Stop(blamed) from None
         finally:
-            target.close()
-        return summarise(self.plan, session, self.found, ability, monotonic() - self.began, result)
+            for target in targets.values():
+                target.close()
+        return summarise(self.plan, fuzzed, self.found, result)
+
+    def _fuzz_level(self, level: str, target: Target) -> Fuzzed:
+        self.level, self.session = level, None
+        ability = self._head(target)
+        self.began = monotonic()
+        with self.progress:
+            session = self._fuzz(target)
+            interrupt.check()
+        return Fuzzed(session, ability, monotonic() - self.began)
 
     def _head(self, target: Target) -> Ability:
         """Say what begins. Return what the target does not have and does not show."""
-        handle = Handle(target.factory, PoolConfig(num_gpu_blocks=4))
-        seen = handle.first_look()
-        lacks = [name for name in OPERATIONS if name not in handle.target.operations]
-        hidden = [name for name in seen.__slots__ if getattr(seen, name) is None]
+        ability = ability_of(self.level, target)
         flags = self.plan.flags
-        classes = ["safety", *(n for n in ("policy", "misuse") if getattr(flags, n))]
+        classes = ["safety", *(name for name in SWITCHES if getattr(flags, name))]
         say(f"kvproof {VERSION} fuzzes {target.name}: {target.about}")
-        say(f"layouts {', '.join(one.name for one in self.plan.layouts)}")
+        say(f"layouts {', '.join(one.name for one in self.plan.layouts[self.level])}")
         say(f"properties of class {', '.join(classes)}")
-        if lacks:
-            say(f"the target does not have {', '.join(lacks)}")
-        if hidden:
-            say(f"the target does not show {', '.join(hidden)}")
+        if ability.lacks:
+            say(f"the target does not have {', '.join(ability.lacks)}")
+        if ability.hidden:
+            say(f"the target does not show {', '.join(ability.hidden)}")
         say(f"seed {self.plan.seed}: repeat with --seed {self.plan.seed}")
         say()
-        return Ability(lacks, hidden)
+        return ability
 
-    def _fuzz(self, target: Target) -> Session:
+    def _fuzz(self, target: Target) -> Tally:
         plan = self.plan
+        layouts = plan.layouts[self.level]
         if plan.jobs > 1:
             return run_jobs(
                 plan.target,
                 plan.flags,
                 plan.limits,
-                plan.layouts,
+                layouts,
                 plan.known,
                 plan.seed,
                 plan.jobs,
                 lambda failure: self._failure(failure, target),
                 self._progress,
+                self.level,
             )
         return run_campaign(
             target.factory,
             plan.target,
             plan.flags,
             plan.limits,
-            plan.layouts,
+            layouts,
             plan.known,
             plan.seed,
             lambda failure: self._failure(failure, target),
             self._progress,
+            self.level,
         )
 
     def _failure(self, failure: Failure, target: Target) -> None:
@@ -161,7 +171,7 @@ class _Campaign:
         except PipeClosed as error:
             raise _Leave(error) from None
 
-    def _progress(self, session: Session) -> None:
+    def _progress(self, session: Tally) -> None:
         self.session = session
         self.progress.tick()
         interrupt.check()

@@ -1,26 +1,6 @@
-"""The words of the block pool, and what each branch of an operation is."""
+"""More words of the block pool, other names of words, and what each branch of an operation is."""
 
 TERMS: dict[str, str] = {
-    "block": "A fixed piece of KV-cache memory that holds the keys and values of block_size tokens"
-    " for the layers of one group. A pool has N of them, named by ids 0 .. N - 1.",
-    "null block": "Block 0, the placeholder in table entries that nobody will read (skipped window"
-    " blocks, padding). It is never queued, keyed, counted or handed out.",
-    "reference count": "ref_cnt: how many slots hold a block. At 0 the block is in the free"
-    " queue; the null block's own count is unspecified.",
-    "free queue": "The blocks that may be handed out, in the order of eviction: the block at the"
-    " front is evicted first. Freed blocks without a key join at the front, those with one at the"
-    " back, so the least recently used cached block is evicted first (LRU).",
-    "eviction": "Handing out a block that carries keys: it loses them, and what it cached is gone."
-    " Who is evicted first is decided by the free queue: its front.",
-    "lazy eviction": "Freeing a block keeps its keys. It stays cached, and can be hit, until it"
-    " is handed out again.",
-    "block hash": "What identifies the contents of a block: a hash of all tokens of the prefix"
-    " that ends with it. kvproof takes it to be injective, and writes it as the tokens joined by"
-    " dots: 0.1.1.",
-    "hash unit": "hash_block_size: the number of tokens between two prefixes that have a hash. A"
-    " group's block size is a multiple of it.",
-    "key": "A block hash together with a group (vLLM: BlockHashWithGroupId). What the prefix"
-    " cache looks up. kvproof writes it as hash@group: 0.1@0.",
     "full key": "A key whose prefix ends on a block boundary.",
     "partial key": "A key whose prefix ends inside a block, on a hash unit. A block may carry"
     " several, all prefixes of one chain; the longest is its block_hash.",
@@ -29,19 +9,11 @@ TERMS: dict[str, str] = {
     "retired key": "A partial key that a longer one has replaced on its block.",
     "chain": "The prefixes of one sequence of tokens, each with its hash. All keys of a block"
     " belong to one chain.",
-    "group": "A KV-cache group: the layers that share one block table, one block size and one"
-    " attention type.",
     "slot": "A place that holds one reference to a block: an entry of a block table, a pending"
     " free, or a permanent holder.",
-    "block table": "The blocks of one request in one group, in the order of its tokens.",
-    "prefix-cache hit": "A lookup that finds a block for the request's own prefix. The block is"
-    " then touched: it leaves the free queue if nobody held it, and its count grows.",
     "double free": "Releasing a reference that nobody holds, freeing a block twice. It is refused:"
     " see the rule release-held and the property misuse-refused. Accepted, it makes a count fall"
     " below zero, or frees a block under its reader.",
-    "duplicate": "A key that several blocks carry. vLLM keeps them all (it does not deduplicate),"
-    " and a lookup finds the one that was listed first.",
-    "mask": "block_mask of cache_full_blocks: which of the new full blocks are published.",
     "connector": "What moves KV data into or out of the pool from outside; it may evict_blocks.",
     "event": "What the pool tells about its cache: stored, removed, cleared. A router that folds"
     " the stream of events knows the resident keys.",
@@ -55,6 +27,18 @@ TERMS: dict[str, str] = {
     "ledger": "What the fuzzer knows of a target from its calls and answers alone: who holds"
     " which block, and which keys each block was given.",
     "model": "The specification, run beside the target as the oracle of the fuzzer.",
+    "new_request": "A call at manager level: a request arrives with its prompt, and with what else"
+    " is hashed of it.",
+    "append_tokens": "A call at manager level: sampled tokens become known, when their step has"
+    " come back.",
+    "run_step": "Told to the fuzzer's world only, no call of the target: the scheduled tokens are"
+    " computed, all writes before all reads.",
+    "update_from_output": "Told to the fuzzer's world only: the oldest step in flight comes back;"
+    " what it sampled is known, and rejected drafts are taken back.",
+    "load": "Told to the fuzzer's world only: external tokens have arrived, or have not from some"
+    " token on.",
+    "situation": "What the fuzzer's scheduler comes to at manager level, counted in the report. A"
+    " run that never comes to one is weak.",
     "invariant": "Everything that holds in every reachable state; kvproof prove proves that every"
     " transition keeps it.",
 }
@@ -70,6 +54,54 @@ ALIASES: dict[str, str] = {
     "cache hit": "prefix-cache hit",
     "promote": "promotion",
     "retired": "retired key",
+    "KVCacheBlock": "block",
+    "BlockPool": "block pool",
+    "FreeKVCacheBlockQueue": "free queue",
+    "free block queue": "free queue",
+    "BlockHashToBlockMap": "hash map",
+    "cached block hash to block": "hash map",
+    "hash block size": "hash unit",
+    "BlockHashWithGroupId": "key",
+    "block mask": "mask",
+    "FullAttentionManager": "full attention",
+    "SlidingWindowManager": "sliding window",
+    "ChunkedLocalAttentionManager": "chunked local attention",
+    "RSWAManager": "R-SWA",
+    "RSWA": "R-SWA",
+    "MambaManager": "Mamba",
+    "CrossAttentionManager": "cross attention",
+    "SinkFullAttentionManager": "attention sink",
+    "get kv cache coordinator": "coordinator factory",
+    "coordinator": "KVCacheCoordinator",
+    "manager": "KVCacheManager",
+    "NoPrefix": "KVCacheCoordinatorNoPrefixCache",
+    "Unitary": "UnitaryKVCacheCoordinator",
+    "Hybrid": "HybridKVCacheCoordinator",
+    "verify and split kv cache groups": "HybridKVCacheCoordinator",
+    "find longest cache hit per group": "HybridKVCacheCoordinator",
+    "DCP": "context parallelism",
+    "PCP": "context parallelism",
+    "retention": "retention interval",
+    "VLLM PREFIX CACHE RETENTION INTERVAL": "retention interval",
+    "req to blocks": "block table",
+    "lookahead": "lookahead tokens",
+    "look ahead": "lookahead tokens",
+    "drafts": "draft",
+    "external": "external tokens",
+    "delay cache blocks": "delayed caching",
+    "reserved": "reserved blocks",
+    "full sequence must fit": "admission gate",
+    "window": "sliding window",
+    "SWA": "sliding window",
+    "cache hit alignment": "alignment",
+    "scheduler block size": "alignment",
+    "sliding window skip": "skipped blocks",
+    "set block hash": "publish-once",
+    "make block hash with group id": "key",
+    "maybe evict cached block": "eviction",
+    "popleft n": "free queue",
+    "append slots": "Are there methods `prefill_allocation` and `append_slots`?",
+    "prefill allocation": "Are there methods `prefill_allocation` and `append_slots`?",
 }
 """Other names of these words."""
 
@@ -117,3 +149,37 @@ BRANCHES: dict[str, str] = {
     "get_usage:called": "the share of blocks in use is asked for",
 }
 """What each branch is. A run that never takes one is weak."""
+
+SITUATIONS: dict[str, str] = {
+    "hit": "a request begins with blocks that were cached",
+    "hit-in-the-step-that-publishes": "a request hits blocks that another one computes in the same"
+    " step: they are published and not written yet",
+    "no-slots": "allocate_slots returns None",
+    "preempted": "a running request loses its blocks to another",
+    "preempted-in-its-own-step": "a request is preempted in the step that has scheduled it: what"
+    " was published for it must be taken back",
+    "resumed": "a preempted request begins anew",
+    "prefill-in-chunks": "a prompt is computed in more than one step",
+    "accepted-all": "all drafts of a step are accepted",
+    "accepted-some": "some drafts of a step are accepted, and the others rejected",
+    "rejected-all": "all drafts of a step are rejected",
+    "scheduled-with-drafts-in-flight": "a request is scheduled while it is not known which of its"
+    " drafts are accepted",
+    "loaded-at-once": "external tokens arrive before the step runs that needs them",
+    "loaded-later": "external tokens arrive in a later step",
+    "load-failed": "an asynchronous load ends before its last token",
+    "load-failed-at-once": "a synchronous load ends before its last token",
+    "rolled-back": "a request falls back to what is really there, after a failed load",
+    "aborted-waiting": "a request is aborted before it has blocks",
+    "aborted-running": "a running request is aborted",
+    "aborted-in-flight": "a request is aborted while a step that computes it is in flight",
+    "aborted-loading": "a request is aborted while external tokens are on their way to its blocks",
+    "deferred-free": "blocks are popped, and freed when the steps in flight have come back",
+    "freed-in-flight": "blocks are freed while a step that writes them is in flight",
+    "evicted": "keys are taken from blocks from outside",
+    "reset-done": "the prefix cache is reset",
+    "reset-refused": "a reset is refused, since blocks are in use",
+    "two-in-flight": "a step runs before the one before it has come back",
+    "ended": "a request comes to its end",
+}
+"""What each situation at manager level is."""

@@ -13,6 +13,7 @@ from kvproof.cli.errors import Stop
 from kvproof.cli.output import say
 from kvproof.cli.target import find_target
 from kvproof.fuzz.failure import Failure
+from kvproof.fuzz.manager_script import engine_script as manager_script
 from kvproof.fuzz.parallel import blame_target
 from kvproof.fuzz.replay import LARGEST_FILE, BadReplay, load
 from kvproof.fuzz.replay import replay as make
@@ -20,8 +21,11 @@ from kvproof.fuzz.report import program, property_of
 from kvproof.fuzz.report import render as show
 from kvproof.fuzz.vllm_script import engine_script
 
-ENGINE_SCRIPTS: dict[str, Callable[..., str]] = {"vllm": engine_script}
-"""For each target the writer of programs that import only the engine."""
+ENGINE_SCRIPTS: dict[tuple[str, str], Callable[..., str]] = {
+    ("vllm", "pool"): engine_script,
+    ("vllm", "manager"): manager_script,
+}
+"""For each target and level the writer of programs that import only the engine."""
 
 
 @click.command()
@@ -54,7 +58,7 @@ def script_of(failure: Failure) -> str:
     it. The target is not imported.
     """
     broken = property_of(failure)
-    writer = ENGINE_SCRIPTS.get(failure.target)
+    writer = ENGINE_SCRIPTS.get((failure.target, failure.level))
     if writer is None:
         head = f"# {broken.name}: {broken.says}"
         return f"{head}\n{program(failure)}"
@@ -68,7 +72,7 @@ def script_of(failure: Failure) -> str:
 
 
 def _replay_failure(failure: Failure, path: Path) -> int:
-    target = find_target(failure.target)
+    target = find_target(failure.target, failure.level)
     try:
         verdicts, broken = make(failure, target.factory)
     except Exception as error:
@@ -128,4 +132,4 @@ def _load(path: Path) -> Failure:
         raise Stop(str(error)) from None
     except Exception as error:  # a hostile file may hold anything
         says = f"{type(error).__name__}: {error}"
-        raise Stop(f"{path}: it is no failure of a pool saved by kvproof ({says})") from None
+        raise Stop(f"{path}: it is no failure saved by kvproof ({says})") from None

@@ -1,63 +1,48 @@
 """The closing report of `kvproof fuzz`, and the verdict."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.cli.abilities import Ability
 from kvproof.cli.output import Table, counted, note, say, say_list
-from kvproof.cli.plan import Plan
+from kvproof.cli.plan import SWITCHES, Plan
 from kvproof.cli.records import Result
 from kvproof.fuzz.branches import BRANCHES
-from kvproof.fuzz.failure import Failure
+from kvproof.fuzz.failure import Failure, operations
+from kvproof.fuzz.levels import LEVELS
 from kvproof.fuzz.misuse import MISUSES
-from kvproof.fuzz.run import PROPERTIES
-from kvproof.fuzz.session import Session
+from kvproof.fuzz.properties import PROPERTIES
+from kvproof.fuzz.tally import Tally
 from kvproof.spec.full_attention import NO_STRANDED_SUFFIX
-from kvproof.spec.properties import Class
-
-NEEDS = {
-    "hit-backed": "get_cached_block",
-    "first-inserted": "get_cached_block",
-    "events-mirror-cache": "take_events",
-}
-"""Properties that say nothing of a target without this operation."""
-
-SHOWS = {
-    "refs-nonnegative": ("ref_cnt",),
-    "refs-exact": ("ref_cnt",),
-    "queue-is-a-set": ("free",),
-    "index-agrees": ("index", "keys"),
-    "one-chain-per-block": ("keys",),
-    "retired-stays-retired": ("index", "keys"),
-}
-"""Properties that say nothing of a target that shows none of these fields."""
 
 
 @dataclass(frozen=True)
-class Ability:
-    """The operations that a target lacks, and the fields that it does not show."""
+class Fuzzed:
+    """One level that was fuzzed, and how long that took."""
 
-    lacks: list[str]
-    hidden: list[str]
+    session: Tally
+    ability: Ability
+    seconds: float
 
 
 def summarise(
-    plan: Plan,
-    session: Session,
-    found: dict[str, Failure],
-    ability: Ability,
-    seconds: float,
-    result: Result,
+    plan: Plan, fuzzed: dict[str, Fuzzed], found: dict[str, Failure], result: Result
 ) -> int:
     """Print the report, fill in the result, and return the exit status."""
-    _print_operations(session, ability.lacks)
-    _print_weakness(session, ability.lacks)
-    if plan.flags.misuse:
-        _print_misuses(session)
-    _print_counts(plan, session, seconds)
-    statuses = judged(plan, session, found, ability)
+    for level, one in fuzzed.items():
+        if len(fuzzed) > 1:
+            say(f"-- {level} level " + "-" * 60)
+        _print_operations(level, one)
+        _print_weakness(one)
+        if plan.flags.misuse and level == "pool":
+            _print_misuses(one.session)
+        _print_counts(plan, one)
+    statuses = judged(plan, fuzzed, found)
     _print_properties(statuses, found)
-    _print_failures(plan, session, found)
-    new, vanished = _against_expectation(plan, session, found)
+    _print_failures(plan, fuzzed, found)
+    new, vanished = _against_expectation(plan, fuzzed, found)
+    seconds = sum(one.seconds for one in fuzzed.values())
     result.records = _records(plan, statuses, found, vanished, seconds)
     fails = bool(new or vanished)
     result.verdict = "fails" if fails else "holds"
@@ -65,57 +50,64 @@ def summarise(
     return int(fails)
 
 
-def judged(
-    plan: Plan, session: Session, found: dict[str, Failure], ability: Ability
-) -> dict[str, str]:
-    """Return for each property `holds`, `violated`, or why it was not judged."""
+def judged(plan: Plan, fuzzed: dict[str, Fuzzed], found: dict[str, Failure]) -> dict[str, str]:
+    """Return for each property `holds`, `violated`, or why it was not judged at any level."""
     violated = {failure.property for failure in found.values()}
-    statuses = {}
-    for name, entry in PROPERTIES.items():
-        if plan.properties and name not in plan.properties:
-            continue
-        if name in violated:
-            statuses[name] = "violated"
-        elif entry.klass is Class.POLICY and not plan.flags.policy:
-            statuses[name] = "needs --policy"
-        elif entry.klass is Class.MISUSE and not plan.flags.misuse:
-            statuses[name] = "needs --misuse"
-        elif set(SHOWS.get(name, "?")) <= set(ability.hidden):
-            statuses[name] = f"the target does not show {' or '.join(SHOWS[name])}"
-        elif NEEDS.get(name) in ability.lacks:
-            statuses[name] = f"the target has no {NEEDS[name]}"
-        elif name == NO_STRANDED_SUFFIX.name and not any(one.protocol for one in plan.layouts):
-            statuses[name] = "needs the layout full"
-        elif name.startswith("retired") and "cache_partial_block" in ability.lacks:
-            statuses[name] = "the target has no cache_partial_block"
-        else:
-            statuses[name] = "holds"
-    known = {signature.partition(":")[0] for signature in session.known_seen}
-    return {
-        name: "holds but for known failures" if status == "holds" and name in known else status
-        for name, status in statuses.items()
-    }
+    known = {name.partition(":")[0] for one in fuzzed.values() for name in one.session.known_seen}
+    statuses: dict[str, str] = {}
+    for level, one in fuzzed.items():
+        for name in LEVELS[level].properties:
+            if plan.properties and name not in plan.properties:
+                continue
+            why = _not_judged(plan, level, one.ability, name)
+            if name in violated:
+                statuses[name] = "violated"
+            elif why is None:
+                statuses[name] = "holds but for known failures" if name in known else "holds"
+            else:
+                statuses.setdefault(name, why)
+    return statuses
 
 
-def _print_operations(session: Session, lacks: list[str]) -> None:
+def _not_judged(plan: Plan, level: str, ability: Ability, name: str) -> str | None:
+    """Say why a property was not judged at a level, if it was not."""
+    klass = PROPERTIES[name].klass.value
+    if klass in SWITCHES and not getattr(plan.flags, klass):
+        return f"needs --{klass}"
+    if name == NO_STRANDED_SUFFIX.name and not any(one.protocol for one in plan.layouts[level]):
+        return "needs the layout full"
+    return ability.lacking(level, name)
+
+
+def _print_operations(level: str, one: Fuzzed) -> None:
+    session = one.session
+    if level == "manager":
+        table = Table("operation", "calls", right=["calls"])
+        for operation, count in sorted(session.operations.items()):
+            table.add(operation, str(count))
+        table.show()
+        came = [f"{name} {n}" for (_, name), n in sorted(session.branches.items())]
+        say_list("situations", came)
+        return
     table = Table("operation", "calls", "branches that legal calls took", right=["calls"])
     for operation, names in BRANCHES.items():
-        if operation in lacks:
+        if operation in one.ability.lacks:
             continue
         taken = [f"{name} {session.branches[operation, name]}" for name in names]
         table.add(operation, str(session.operations[operation]), ", ".join(taken))
     table.show()
 
 
-def _print_weakness(session: Session, lacks: list[str]) -> None:
-    missed = [name for name in session.never_taken() if name.partition(":")[0] not in lacks]
+def _print_weakness(one: Fuzzed) -> None:
+    lacks = one.ability.lacks
+    missed = [name for name in one.session.never_taken() if name.partition(":")[0] not in lacks]
     if missed:
         say_list("never taken", missed)
         say("This run is weak: what it never did, it cannot have judged. Run it for longer.")
     say()
 
 
-def _print_misuses(session: Session) -> None:
+def _print_misuses(session: Tally) -> None:
     tried = [f"{kind} {session.misuses[kind]}" for kind in MISUSES if session.misuses[kind]]
     say_list("misuse tried", tried)
     missed = [kind for kind in MISUSES if not session.misuses[kind]]
@@ -124,7 +116,8 @@ def _print_misuses(session: Session) -> None:
     say()
 
 
-def _print_counts(plan: Plan, session: Session, seconds: float) -> None:
+def _print_counts(plan: Plan, one: Fuzzed) -> None:
+    session, seconds = one.session, one.seconds
     calls = sum(session.operations.values())
     rate = (
         f"{calls / max(seconds - session.seconds_shrinking, 0.001):,.0f} operations a second"
@@ -154,28 +147,32 @@ def _print_properties(statuses: dict[str, str], found: dict[str, Failure]) -> No
     say()
 
 
-def _print_failures(plan: Plan, session: Session, found: dict[str, Failure]) -> None:
+def _print_failures(plan: Plan, fuzzed: dict[str, Fuzzed], found: dict[str, Failure]) -> None:
     if found:
         table = Table("distinct failures", "seen", "saved to", right=["seen"])
         for failure in found.values():
             table.add(failure.signature, str(failure.seen), failure.file or "")
         table.show()
         say()
-    others = [one for name, one in session.failures.items() if name not in found]
+    sessions = [one.session for one in fuzzed.values()]
+    seen = sum((one.known_seen for one in sessions), Counter[str]())
+    others = [
+        failure for one in sessions for name, failure in one.failures.items() if name not in found
+    ]
     if others:
         names = sorted({failure.property for failure in others})
         say(f"not reported, as --property asks: failures of {', '.join(names)}")
         say()
     if plan.known:
-        for name in sorted(session.known_seen):
-            say(f"known, and seen {counted(session.known_seen[name], 'time')}: {name}")
-        for name in sorted(set(plan.known) - set(session.known_seen)):
+        for name in sorted(seen):
+            say(f"known, and seen {counted(seen[name], 'time')}: {name}")
+        for name in sorted(set(plan.known) - set(seen)):
             say(f"known, and not seen: {name}")
         say()
 
 
 def _against_expectation(
-    plan: Plan, session: Session, found: dict[str, Failure]
+    plan: Plan, fuzzed: dict[str, Fuzzed], found: dict[str, Failure]
 ) -> tuple[list[str], list[str]]:
     """Return the signatures that are new, and those that have vanished."""
     expected = [
@@ -184,7 +181,8 @@ def _against_expectation(
         if not plan.properties or name.partition(":")[0] in plan.properties
     ]
     new = [name for name in found if name not in expected]
-    gone = [name for name in expected if name not in found and name not in session.known_seen]
+    seen = {name for one in fuzzed.values() for name in one.session.known_seen}
+    gone = [name for name in expected if name not in found and name not in seen]
     for name in new if plan.expected is not None else []:
         say(f"new, and not expected: {name}", "red")
     for name in gone:
@@ -223,7 +221,7 @@ def _records(
                 "expected_by_file": failure.signature in (plan.expected or ()),
                 "seen": failure.seen,
                 "layout": failure.layout,
-                "operations": [call.as_json() for call in failure.calls],
+                "operations": operations(failure),
                 "expected": failure.finding.expected,
                 "actual": failure.finding.actual,
                 "seed": failure.seed,

@@ -2,13 +2,13 @@
 
 from kvproof.cli.errors import Stop
 from kvproof.fuzz.target import TargetBroken
-from kvproof.fuzz.targets import Target, TargetError, resolve
+from kvproof.fuzz.targets import Target, TargetError, resolve_for
 
 
-def find_target(name: str) -> Target:
-    """Find a target. Raises Stop."""
+def find_target(name: str, level: str = "pool") -> Target:
+    """Find a target at a level. Raises Stop."""
     try:
-        return resolve(name)
+        return resolve_for(level, name)
     except (TargetError, TargetBroken) as error:
         raise Stop(str(error)) from None
     except ValueError as error:

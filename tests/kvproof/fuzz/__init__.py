@@ -1,16 +1,28 @@
 """The model-based test kit: machines, targets, judges and reports.
 
-`PoolMachine`, and what a pool of one's own needs, can be imported from here.
+`PoolMachine` and `ManagerMachine`, and what a pool or a manager of one's own needs, can be
+imported from here.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvproof.fuzz.suite import PoolMachine
+    from kvproof.fuzz.manager_target import (
+        GroupConfig,
+        ManagerConfig,
+        ManagerObservation,
+        ManagerTarget,
+    )
+    from kvproof.fuzz.suite import ManagerMachine, PoolMachine
     from kvproof.fuzz.target import Observation, PoolConfig, PoolTarget, RequestView
 
 _HOMES = {
+    "GroupConfig": "kvproof.fuzz.manager_target",
+    "ManagerConfig": "kvproof.fuzz.manager_target",
+    "ManagerMachine": "kvproof.fuzz.suite",
+    "ManagerObservation": "kvproof.fuzz.manager_target",
+    "ManagerTarget": "kvproof.fuzz.manager_target",
     "Observation": "kvproof.fuzz.target",
     "PoolConfig": "kvproof.fuzz.target",
     "PoolMachine": "kvproof.fuzz.suite",
@@ -18,7 +30,18 @@ _HOMES = {
     "RequestView": "kvproof.fuzz.target",
 }
 
-__all__ = ["Observation", "PoolConfig", "PoolMachine", "PoolTarget", "RequestView"]
+__all__ = [
+    "GroupConfig",
+    "ManagerConfig",
+    "ManagerMachine",
+    "ManagerObservation",
+    "ManagerTarget",
+    "Observation",
+    "PoolConfig",
+    "PoolMachine",
+    "PoolTarget",
+    "RequestView",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -95,12 +95,14 @@ def call_from_json(value: object) -> Call:
     return Call(name, args)
 
 
-def _is_int(value: object) -> bool:
+def is_int(value: object) -> bool:
+    """The value is an integer of a sensible size."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
 
 
-def _is_ints(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= 10_000 and all(map(_is_int, value))
+def is_ints(value: object) -> bool:
+    """The value is a list of such integers."""
+    return isinstance(value, list) and len(value) <= 10_000 and all(map(is_int, value))
 
 
 def _is_hash(value: object) -> bool:
@@ -112,7 +114,7 @@ def _is_token(text: str) -> bool:
 
 
 def _is_request(value: object) -> bool:
-    return isinstance(value, dict) and set(value) == {"tokens"} and _is_ints(value["tokens"])
+    return isinstance(value, dict) and set(value) == {"tokens"} and is_ints(value["tokens"])
 
 
 def _is_mask(value: object) -> bool:
@@ -122,8 +124,8 @@ def _is_mask(value: object) -> bool:
 
 
 _CHECKS = {
-    "int": _is_int,
-    "ints": _is_ints,
+    "int": is_int,
+    "ints": is_ints,
     "hash": _is_hash,
     "request": _is_request,
     "mask": _is_mask,
@@ -138,7 +140,7 @@ _SAYS = {
 
 
 def _text(value: object) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict) and set(value) == {"tokens"}:
         return f"Request({value['tokens']})"
     return repr(value)
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import seed as hypothesis_seed
@@ -18,17 +19,14 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from kvproof.fuzz.failure import Failure
-from kvproof.fuzz.layouts import LAYOUTS, Layout
-from kvproof.fuzz.pool_machine import PoolRules
+from kvproof.fuzz.levels import LEVELS, Level
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Session, Stopped
-from kvproof.fuzz.target import PoolFactory, TargetBroken
+from kvproof.fuzz.session import Stopped
+from kvproof.fuzz.tally import Tally
+from kvproof.fuzz.target import TargetBroken
 
 BATCH = 25
 """Sequences that Hypothesis draws from one seed."""
-
-CALLS = 40
-"""Rules in a sequence, at most."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +38,34 @@ class Limits:
 
 
 def run_campaign(
-    factory: PoolFactory,
+    factory: Callable[[Any], Any],
     target: str,
     flags: Flags,
     limits: Limits,
-    layouts: Sequence[Layout] = tuple(LAYOUTS.values()),
+    layouts: Sequence[Any] = (),
     known: Sequence[str] = (),
     seed: int = 0,
     on_failure: Callable[[Failure], None] = lambda failure: None,
-    on_progress: Callable[[Session], None] = lambda session: None,
-) -> Session:
-    """Fuzz a target and return the session, with its failures and counts.
+    on_progress: Callable[[Tally], None] = lambda session: None,
+    level: str = "pool",
+) -> Tally:
+    """Fuzz a target and return the session, with its failures and counts. Without `layouts` all
+    of the level are drawn from; `factory` builds what the level is about.
 
     The same seed gives the same sequences; `limits.seconds` only cuts them off.
     """
     deadline = None if limits.seconds is None else monotonic() + limits.seconds
-    session = Session(factory, target, flags, layouts, known, seed, deadline, on_failure)
+    fuzzed = LEVELS[level]
+    shapes = layouts or tuple(fuzzed.layouts.values())
+    session: Tally = fuzzed.session(
+        factory, target, flags, shapes, known, seed, deadline, on_failure
+    )
     session.most_runs = limits.examples
     batch = 0
     with _quiet():
         while not session.stopped:
             with contextlib.suppress(Stopped):
-                _run_batch(session, f"{seed}:{batch}")
+                _run_batch(session, fuzzed, f"{seed}:{batch}")
             batch += 1
             on_progress(session)
     return session
@@ -79,15 +83,15 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _run_batch(session: Session, seed: str) -> None:
+def _run_batch(session: Tally, fuzzed: Level, seed: str) -> None:
     session.begin_batch()
-    machine = hypothesis_seed(seed)(type("Pool", (PoolRules,), {"session": session}))
+    machine = hypothesis_seed(seed)(type("Fuzzed", (fuzzed.rules,), {"session": session}))
     try:
         run_state_machine_as_test(
             machine,
             settings=settings(
                 max_examples=BATCH,
-                stateful_step_count=CALLS,
+                stateful_step_count=fuzzed.length,
                 phases=[Phase.generate],
                 database=None,
                 deadline=None,

@@ -38,22 +38,25 @@ def load_defect(name: str) -> PoolFactory:
     """
     if name not in DEFECTS:
         raise DefectError(f"no defect {name!r}; known: {', '.join(DEFECTS)}")
-    return partial(ImplPool, pool_type=_pool_with(DEFECTS[name]))
+    pool = edited_module(DEFECTS[name], MODULES).__dict__["BlockPool"]
+    return partial(ImplPool, pool_type=pool)
 
 
 @cache
-def _pool_with(defect: Defect) -> type[block_pool.BlockPool]:
-    texts = edited_sources(defect)
+def edited_module(defect: Defect, modules: tuple[ModuleType, ...]) -> ModuleType:
+    """Return a copy of the last of the modules, with the edits made in it and in copies of the
+    others that it uses. Raises DefectError.
+    """
+    texts = edited_sources(defect, modules)
     compiled: list[ModuleType] = []
-    for module in MODULES:
+    for module in modules:
         copy = ModuleType(module.__name__, module.__doc__)
         copy.__file__ = module.__file__
         exec(compile(texts[module.__name__], f"<{defect.name}>", "exec"), copy.__dict__)
         for imported in compiled:
             _rebind(copy, imported)
         compiled.append(copy)
-    pool: type[block_pool.BlockPool] = compiled[-1].__dict__["BlockPool"]
-    return pool
+    return compiled[-1]
 
 
 def _rebind(module: ModuleType, imported: ModuleType) -> None:
@@ -63,12 +66,12 @@ def _rebind(module: ModuleType, imported: ModuleType) -> None:
             setattr(module, name, imported.__dict__[name])
 
 
-def edited_sources(defect: Defect) -> dict[str, str]:
-    """Return the text of each module of the implementation, with the edits made.
+def edited_sources(defect: Defect, modules: tuple[ModuleType, ...] = MODULES) -> dict[str, str]:
+    """Return the text of each of the modules, with the edits made.
 
     Raises DefectError when a text to replace does not occur exactly once.
     """
-    texts = {module.__name__: inspect.getsource(module) for module in MODULES}
+    texts = {module.__name__: inspect.getsource(module) for module in modules}
     for old, new in defect.edits:
         places = [name for name, text in texts.items() for _ in range(text.count(old))]
         if len(places) != 1:

@@ -5,7 +5,10 @@ from typing import Any
 
 from kvproof.fuzz.calls import Call
 from kvproof.fuzz.judge import Finding
-from kvproof.fuzz.run import PROPERTIES, Flags, Verdict
+from kvproof.fuzz.manager_calls import shown_args
+from kvproof.fuzz.manager_target import ManagerConfig
+from kvproof.fuzz.properties import PROPERTIES
+from kvproof.fuzz.run import Flags, Verdict
 from kvproof.fuzz.target import PoolConfig
 
 
@@ -44,7 +47,7 @@ class Failure:
     signature: str
     finding: Finding
     layout: str
-    config: PoolConfig
+    config: PoolConfig | ManagerConfig
     flags: Flags
     calls: list[Call]
     target: str
@@ -55,15 +58,19 @@ class Failure:
     notes: list[str] = field(default_factory=list)
 
     @property
+    def level(self) -> str:
+        """`pool` or `manager`."""
+        return "pool" if isinstance(self.config, PoolConfig) else "manager"
+
+    @property
     def property(self) -> str:
         """The name of the broken property."""
         return self.finding.property
 
     def as_json(self) -> dict[str, Any]:
         """Return the failure as a replay file holds it (see docs/replay-format.md)."""
-        config = self.config
         return {
-            "kvproof": "pool-failure",
+            "kvproof": f"{self.level}-failure",
             "format": 1,
             "signature": self.signature,
             "property": self.property,
@@ -77,13 +84,26 @@ class Failure:
             "seed": self.seed,
             "layout": self.layout,
             "protocol": self.protocol,
-            "flags": {"policy": self.flags.policy, "misuse": self.flags.misuse},
-            "pool": {
-                "num_gpu_blocks": config.num_gpu_blocks,
-                "enable_caching": config.enable_caching,
-                "hash_block_size": config.hash_block_size,
-                "block_sizes": {str(g): size for g, size in config.block_sizes.items()},
-                "enable_kv_cache_events": config.enable_kv_cache_events,
-            },
-            "operations": [call.as_json() for call in self.calls],
+            "flags": {name: getattr(self.flags, name) for name in ("policy", "quality", "misuse")},
+            self.level: _config_as_json(self.config),
+            "operations": operations(self),
         }
+
+
+def operations(failure: Failure) -> list[dict[str, Any]]:
+    """Return the calls as JSON objects, without what goes without saying."""
+    if failure.level == "pool":
+        return [call.as_json() for call in failure.calls]
+    return [{"op": call.name, **shown_args(call)} for call in failure.calls]
+
+
+def _config_as_json(config: PoolConfig | ManagerConfig) -> dict[str, Any]:
+    if isinstance(config, ManagerConfig):
+        return config.as_json()
+    return {
+        "num_gpu_blocks": config.num_gpu_blocks,
+        "enable_caching": config.enable_caching,
+        "hash_block_size": config.hash_block_size,
+        "block_sizes": {str(group): size for group, size in config.block_sizes.items()},
+        "enable_kv_cache_events": config.enable_kv_cache_events,
+    }

@@ -1,8 +1,9 @@
 """Our own manager as a target at manager level."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from kvproof.fuzz.calls import request_view
+from kvproof.fuzz.elements import elements
 from kvproof.fuzz.impl_target import on_the_wire, pool_observation
 from kvproof.fuzz.manager_target import ManagerConfig, ManagerObservation
 from kvproof.fuzz.target import Event, Hash
@@ -12,36 +13,42 @@ from kvproof.impl.reach import GroupSpec
 
 @dataclass
 class ImplRequest:
-    """A request as `kvproof.impl` sees it; `unit` is the number of tokens of a hash."""
+    """A request as `kvproof.impl` sees it; `unit` is the number of tokens of a hash. `tokens` are
+    what stands for them in hashes.
+    """
 
     request_id: str
-    tokens: list[int]
-    num_prompt_tokens: int
+    known: list[int]
+    extra: dict[str, Any] | None
     unit: int
+    num_prompt_tokens: int
     num_computed_tokens: int = 0
+    num_unsettled_tokens: int = 0
     is_running: bool = False
+    num_preemptions: int = 0
     skip_reading_prefix_cache: bool = False
+    tokens: tuple[int, ...] = ()
     block_hashes: list[Hash] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.append([])
 
     def append(self, tokens: list[int]) -> None:
         """Add tokens, and the hashes of the blocks that they fill."""
-        self.tokens += tokens
-        self.block_hashes = request_view(self.tokens, self.unit).block_hashes
+        self.known += tokens
+        self.tokens = elements(self.known, self.extra, self.unit)
+        for start in range(len(self.block_hashes) * self.unit, len(self.tokens), self.unit):
+            end = start + self.unit
+            if end <= len(self.tokens):
+                self.block_hashes.append(".".join(map(str, self.tokens[:end])))
 
 
 class ImplManager:
-    """See `ManagerTarget`. One group. Raises what `kvproof.impl.kv_cache_manager` raises."""
+    """See `ManagerTarget`. Raises what `kvproof.impl.kv_cache_manager` raises."""
 
     def __init__(
         self, config: ManagerConfig, manager_type: type[KVCacheManager] = KVCacheManager
     ) -> None:
-        (group,) = config.groups
         self.manager = manager_type(
             config.num_blocks,
-            GroupSpec(group.kind, group.block_size, group.reach),
+            [GroupSpec(group.kind, group.block_size, group.reach) for group in config.groups],
             config.max_model_len,
             config.max_num_batched_tokens,
             config.enable_caching,
@@ -51,33 +58,36 @@ class ImplManager:
         )
         self.unit = config.hash_block_size
         self.requests: dict[str, ImplRequest] = {}
-        self._hits: dict[str, tuple[list[int], int]] = {}
+        self._hits: dict[str, tuple[list[list[int]], int]] = {}
 
-    def new_request(self, request: str, tokens: list[int]) -> None:
+    def new_request(self, request: str, tokens: list[int], extra: dict[str, Any] | None) -> None:
         """See `ManagerTarget`."""
-        self.requests[request] = ImplRequest(request, [*tokens], len(tokens), self.unit)
+        made = self.requests[request] = ImplRequest(request, [], extra, self.unit, len(tokens))
+        made.append(tokens)
 
     def append_tokens(self, request: str, tokens: list[int]) -> None:
         """See `ManagerTarget`."""
         self.requests[request].append(tokens)
 
-    def set_progress(
-        self, request: str, num_computed_tokens: int, is_running: bool, num_preemptions: int
-    ) -> None:
+    def block_hashes(self, request: str) -> list[Hash]:
         """See `ManagerTarget`."""
-        known = self.requests[request]
-        known.num_computed_tokens, known.is_running = num_computed_tokens, is_running
+        return self.requests[request].block_hashes
 
     def get_computed_blocks(self, request: str) -> tuple[list[list[int]], int]:
         """See `ManagerTarget`."""
         self._hits[request] = self.manager.get_computed_blocks(self.requests[request])
         hit, num_tokens = self._hits[request]
-        return [[*hit]], num_tokens
+        return [[*row] for row in hit], num_tokens
 
     def allocate_slots(
         self,
         request: str,
+        num_computed_tokens: int,
+        num_unsettled_tokens: int,
+        is_running: bool,
+        num_preemptions: int,
         num_new_tokens: int,
+        num_draft_tokens: int,
         use_hit: bool,
         num_lookahead_tokens: int,
         num_external_computed_tokens: int,
@@ -87,9 +97,13 @@ class ImplManager:
         has_scheduled_reqs: bool,
     ) -> list[list[int]] | None:
         """See `ManagerTarget`."""
-        hit, num_hits = self._hits[request] if use_hit else ([], 0)
-        new = self.manager.allocate_slots(
-            self.requests[request],
+        known = self.requests[request]
+        known.num_computed_tokens = num_computed_tokens
+        known.num_unsettled_tokens = num_unsettled_tokens
+        known.is_running, known.num_preemptions = is_running, num_preemptions
+        hit, num_hits = self._hits[request] if use_hit else ((), 0)
+        return self.manager.allocate_slots(
+            known,
             num_new_tokens,
             num_hits,
             hit,
@@ -100,7 +114,10 @@ class ImplManager:
             reserved_blocks,
             has_scheduled_reqs,
         )
-        return None if new is None else [new]
+
+    def unschedule(self, request: str, num_computed_tokens: int) -> None:
+        """See `ManagerTarget`."""
+        self.manager.unschedule(self.requests[request], num_computed_tokens)
 
     def cache_blocks(self, request: str, num_computed_tokens: int) -> None:
         """See `ManagerTarget`."""
@@ -132,7 +149,7 @@ class ImplManager:
 
     def get_num_common_prefix_blocks(self, request: str) -> list[int]:
         """See `ManagerTarget`."""
-        return [self.manager.get_num_common_prefix_blocks(request)]
+        return self.manager.get_num_common_prefix_blocks(request)
 
     def take_events(self) -> list[Event]:
         """See `ManagerTarget`."""
@@ -147,5 +164,5 @@ class ImplManager:
         tables = self.manager.req_to_blocks
         return ManagerObservation(
             pool_observation(self.manager.block_pool),
-            {request: [[*table]] for request, table in sorted(tables.items()) if table},
+            {name: [[*row] for row in rows] for name, rows in sorted(tables.items()) if any(rows)},
         )

@@ -1,5 +1,8 @@
 """The specification's manager behind the target protocol: the oracle at manager level."""
 
+from typing import Any
+
+from kvproof.fuzz.elements import RequestContent, content_of, elements
 from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig, ManagerObservation
 from kvproof.fuzz.model import wire_event
 from kvproof.fuzz.target import Event
@@ -14,12 +17,14 @@ from kvproof.spec.kv_cache_spec import (
     MLAAttentionSpec,
     SlidingWindowSpec,
 )
-from kvproof.spec.quantities import BlockId, NumTokens, TokenId
+from kvproof.spec.quantities import BlockHash, BlockId, NumTokens, TokenId, hash_text
 from kvproof.spec.request import Request, RequestId
 
 
 class SpecManager:
-    """See `ManagerTarget`. Raises what `kvproof.spec.kv_cache_manager` raises."""
+    """See `ManagerTarget`. Raises what `kvproof.spec.kv_cache_manager` raises. `contents` has what
+    each request consists of; what stands for its tokens is in `requests`.
+    """
 
     def __init__(self, config: ManagerConfig) -> None:
         unit = NumTokens(config.hash_block_size)
@@ -36,25 +41,32 @@ class SpecManager:
             retention_interval=config.retention_interval,
         )
         self.requests: dict[str, Request] = {}
+        self.contents: dict[str, RequestContent] = {}
+        self._unit = config.hash_block_size
         self._hits: dict[str, tuple[Blocks, NumTokens]] = {}
         self._view = View(config.num_blocks)
 
-    def new_request(self, request: str, tokens: list[int]) -> None:
+    def call(self, name: str, args: dict[str, Any]) -> Any:
+        """Make a recorded call."""
+        return getattr(self, name)(**args)
+
+    def new_request(self, request: str, tokens: list[int], extra: dict[str, Any] | None) -> None:
         """See `ManagerTarget`."""
-        known = tuple(map(TokenId, tokens))
+        self.contents[request] = content_of(tokens, extra)
+        known = self._elements(request)
         self.requests[request] = Request(RequestId(request), known, NumTokens(len(tokens)))
 
     def append_tokens(self, request: str, tokens: list[int]) -> None:
         """See `ManagerTarget`."""
-        self.requests[request].tokens += tuple(map(TokenId, tokens))
+        before = self.contents[request]
+        self.contents[request] = content_of([*before.tokens, *tokens], before.extra)
+        self.requests[request].tokens = self._elements(request)
 
-    def set_progress(
-        self, request: str, num_computed_tokens: int, is_running: bool, num_preemptions: int
-    ) -> None:
+    def block_hashes(self, request: str) -> list[str]:
         """See `ManagerTarget`."""
-        known = self.requests[request]
-        known.num_computed_tokens = NumTokens(num_computed_tokens)
-        known.is_running, known.num_preemptions = is_running, num_preemptions
+        tokens = self.requests[request].tokens
+        ends = range(self._unit, len(tokens) + 1, self._unit)
+        return [hash_text(tokens[:end]) for end in ends]
 
     def get_computed_blocks(self, request: str) -> tuple[list[list[int]], int]:
         """See `ManagerTarget`."""
@@ -65,7 +77,12 @@ class SpecManager:
     def allocate_slots(
         self,
         request: str,
+        num_computed_tokens: int,
+        num_unsettled_tokens: int,
+        is_running: bool,
+        num_preemptions: int,
         num_new_tokens: int,
+        num_draft_tokens: int,
         use_hit: bool,
         num_lookahead_tokens: int,
         num_external_computed_tokens: int,
@@ -75,9 +92,13 @@ class SpecManager:
         has_scheduled_reqs: bool,
     ) -> list[list[int]] | None:
         """See `ManagerTarget`."""
+        known = self.requests[request]
+        known.num_computed_tokens = NumTokens(num_computed_tokens)
+        known.num_unsettled_tokens = NumTokens(num_unsettled_tokens)
+        known.is_running, known.num_preemptions = is_running, num_preemptions
         blocks, num_hits = self._hits[request] if use_hit else (None, NumTokens(0))
         new = self.manager.allocate_slots(
-            self.requests[request],
+            known,
             NumTokens(num_new_tokens),
             num_hits,
             blocks,
@@ -89,6 +110,10 @@ class SpecManager:
             has_scheduled_reqs,
         )
         return None if new is None else _plain(new)
+
+    def unschedule(self, request: str, num_computed_tokens: int) -> None:
+        """See `ManagerTarget`."""
+        self.manager.unschedule(self.requests[request], NumTokens(num_computed_tokens))
 
     def cache_blocks(self, request: str, num_computed_tokens: int) -> None:
         """See `ManagerTarget`."""
@@ -138,6 +163,10 @@ class SpecManager:
             self._view.look(self.manager.block_pool.state, []),
             {name: rows for name, rows in tables.items() if any(rows)},
         )
+
+    def _elements(self, request: str) -> BlockHash:
+        content = self.contents[request]
+        return tuple(map(TokenId, elements(content.tokens, content.extra, self._unit)))
 
 
 def spec_of(group: GroupConfig) -> KVCacheSpec:

@@ -19,11 +19,12 @@ from hypothesis.errors import Flaky
 
 from kvproof.fuzz.campaign import Limits, run_campaign
 from kvproof.fuzz.failure import Failure
-from kvproof.fuzz.layouts import Layout
+from kvproof.fuzz.levels import LEVELS
 from kvproof.fuzz.run import Flags
-from kvproof.fuzz.session import Irreproducible, Session
+from kvproof.fuzz.session import Irreproducible
+from kvproof.fuzz.tally import Tally
 from kvproof.fuzz.target import TargetBroken
-from kvproof.fuzz.targets import TargetError, resolve
+from kvproof.fuzz.targets import TargetError, resolve_for
 
 COUNTERS = ("known_seen", "operations", "branches", "misuses")
 NUMBERS = ("runs", "runs_over", "seconds_shrinking")
@@ -45,9 +46,10 @@ class Job:
     target: str
     flags: Flags
     limits: Limits
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Any, ...]
     known: tuple[str, ...]
     seed: int
+    level: str
 
 
 def job_seed(seed: int, job: int) -> int:
@@ -64,20 +66,21 @@ def run_jobs(
     target: str,
     flags: Flags,
     limits: Limits,
-    layouts: Sequence[Layout],
+    layouts: Sequence[Any],
     known: Sequence[str],
     seed: int,
     jobs: int,
     on_failure: Callable[[Failure], None] = lambda failure: None,
-    on_progress: Callable[[Session], None] = lambda session: None,
-) -> Session:
+    on_progress: Callable[[Tally], None] = lambda session: None,
+    level: str = "pool",
+) -> Tally:
     """Fuzz a target in `jobs` processes. Sequences are divided among them, seconds are not.
 
     Raises JobFailed when a process cannot work with the target, JobCrashed when one met a bug.
     """
     context = get_context("spawn")
     messages = context.Queue()
-    merged = Session(_never_built, target, flags, layouts, known, seed)
+    merged: Tally = LEVELS[level].session(_never_built, target, flags, layouts, known, seed)
     latest: dict[int, dict[str, Any]] = {}
     processes: dict[int, BaseProcess] = {}
     for number in range(jobs):
@@ -89,6 +92,7 @@ def run_jobs(
             tuple(layouts),
             tuple(known),
             job_seed(seed, number),
+            level,
         )
         processes[number] = context.Process(target=_work, args=(job, messages), daemon=True)
     try:
@@ -141,15 +145,13 @@ def _share(limits: Limits, number: int, jobs: int) -> Limits:
     return replace(limits, examples=whole + (number < rest))
 
 
-def _merge_failure(
-    merged: Session, failure: Failure, on_failure: Callable[[Failure], None]
-) -> None:
+def _merge_failure(merged: Tally, failure: Failure, on_failure: Callable[[Failure], None]) -> None:
     if failure.signature not in merged.failures:
         merged.failures[failure.signature] = failure
         on_failure(failure)
 
 
-def _merge_counts(merged: Session, counts: list[dict[str, Any]]) -> None:
+def _merge_counts(merged: Tally, counts: list[dict[str, Any]]) -> None:
     for name in COUNTERS:
         total: Counter[Any] = Counter()
         for one in counts:
@@ -169,14 +171,14 @@ def _fail_if_gone(processes: dict[int, BaseProcess], running: set[int], messages
 
 
 def _work(job: Job, messages: Any) -> None:
-    def counts(session: Session) -> dict[str, Any]:
+    def counts(session: Tally) -> dict[str, Any]:
         found = {name: dict(getattr(session, name)) for name in COUNTERS}
         found.update({name: getattr(session, name) for name in NUMBERS})
         return {**found, "seen": {name: one.seen for name, one in session.failures.items()}}
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the others
     try:
-        target = resolve(job.target)
+        target = resolve_for(job.level, job.target)
     except (TargetError, TargetBroken, ValueError) as error:
         messages.put((job.number, "refused", " ".join(str(error).split())))
         return
@@ -191,6 +193,7 @@ def _work(job: Job, messages: Any) -> None:
             job.seed,
             lambda failure: messages.put((job.number, "failure", failure)),
             lambda session: messages.put((job.number, "progress", counts(session))),
+            job.level,
         )
         messages.put((job.number, "done", counts(session)))
     except Exception as error:

@@ -1,13 +1,19 @@
 """Saving failures and making them happen again (see docs/replay-format.md)."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kvproof.fuzz.calls import BadCall, Call, Outcome, call_from_json
 from kvproof.fuzz.failure import Failure
 from kvproof.fuzz.judge import Finding
-from kvproof.fuzz.run import PROPERTIES, Flags, Run, Verdict
+from kvproof.fuzz.levels import LEVELS
+from kvproof.fuzz.manager_calls import manager_call_from_json
+from kvproof.fuzz.manager_run import ManagerRun, ManagerVerdict
+from kvproof.fuzz.manager_session import lived
+from kvproof.fuzz.manager_target import BadConfig, ManagerConfig, config_from_json
+from kvproof.fuzz.run import Flags, Run, Verdict
 from kvproof.fuzz.target import PoolConfig, PoolFactory
 
 LARGEST_FILE = 16 * 1024 * 1024
@@ -42,18 +48,32 @@ def load(path: Path) -> Failure:
         raise BadReplay(f"{path}: not a JSON file") from None
     try:
         return _failure(value)
-    except (BadReplay, BadCall) as error:
+    except (BadReplay, BadCall, BadConfig) as error:
         raise BadReplay(f"{path}: {error}") from None
 
 
-def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdict | None]:
+AnyVerdict = Verdict | ManagerVerdict
+
+
+def replay(
+    failure: Failure, factory: Callable[[Any], Any]
+) -> tuple[Sequence[AnyVerdict], AnyVerdict | None]:
     """Make the calls again on a fresh target.
 
     Return the verdicts up to the one that breaks a property, and that one, if any does: the
     last call's when it breaks the same property again, else the first. A failure without calls
     is one of a new pool.
     """
-    run = Run(factory, failure.config, failure.flags, True, failure.protocol)
+    if isinstance(failure.config, ManagerConfig):
+        run = ManagerRun(factory, failure.config, failure.flags)
+        return _up_to_the_failure(failure, list(lived(run, failure.calls)))
+    return _replay_pool(failure, failure.config, factory)
+
+
+def _replay_pool(
+    failure: Failure, config: PoolConfig, factory: PoolFactory
+) -> tuple[Sequence[AnyVerdict], AnyVerdict | None]:
+    run = Run(factory, config, failure.flags, True, failure.protocol)
     if run.start is not None and not failure.calls:
         new = Call("new", {})
         return [], Verdict(new, frozenset(), None, Outcome(), run.start)
@@ -62,6 +82,12 @@ def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdi
         verdicts.append(run.step(call))
         if run.over:
             break
+    return _up_to_the_failure(failure, verdicts)
+
+
+def _up_to_the_failure(
+    failure: Failure, verdicts: Sequence[AnyVerdict]
+) -> tuple[Sequence[AnyVerdict], AnyVerdict | None]:
     last = verdicts[-1].finding if len(verdicts) == len(failure.calls) and verdicts else None
     if last is not None and last.property == failure.property:
         return verdicts, verdicts[-1]
@@ -73,21 +99,24 @@ def replay(failure: Failure, factory: PoolFactory) -> tuple[list[Verdict], Verdi
 
 def _failure(value: Any) -> Failure:
     _need(isinstance(value, dict), "a replay file holds one object")
-    _need(value.get("kvproof") == "pool-failure", "it is no failure of a pool saved by kvproof")
+    level = str(value.get("kvproof")).partition("-failure")[0]
+    _need(level in LEVELS, "it is no failure of a pool or a manager saved by kvproof")
     _need(value.get("format") == 1, f"format {value.get('format')!r} is not known; this reads 1")
-    _need(str(value.get("property")) in PROPERTIES, f"unknown property {value.get('property')!r}")
+    known = LEVELS[level].properties
+    _need(str(value.get("property")) in known, f"unknown property {value.get('property')!r}")
     for name in ("signature", "finding", "expected", "actual", "target", "layout"):
         _need(isinstance(value.get(name), str), f"{name} must be a text")
     _need(isinstance(value.get("operations"), list), "operations must be a list")
+    read = call_from_json if level == "pool" else manager_call_from_json
     flags = value.get("flags")
     _need(isinstance(flags, dict), "flags must be an object")
     return Failure(
         value["signature"],
         Finding(value["property"], value["finding"], value["expected"], value["actual"]),
         value["layout"],
-        _config(value.get("pool")),
-        Flags(flags.get("policy") is True, flags.get("misuse") is True),
-        [call_from_json(call) for call in value["operations"]],
+        _config(value.get("pool")) if level == "pool" else config_from_json(value.get("manager")),
+        Flags(*(flags.get(name) is True for name in ("policy", "misuse", "quality"))),
+        [read(call) for call in value["operations"]],
         value["target"],
         value["seed"] if isinstance(value.get("seed"), int) else 0,
         value.get("protocol") is True,

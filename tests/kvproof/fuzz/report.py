@@ -10,7 +10,8 @@ from typing import Any
 
 from kvproof.fuzz.calls import Call, Outcome, request_view
 from kvproof.fuzz.failure import Failure
-from kvproof.fuzz.run import PROPERTIES
+from kvproof.fuzz.manager_report import manager_program
+from kvproof.fuzz.properties import PROPERTIES
 from kvproof.fuzz.target import PoolConfig
 from kvproof.spec.properties import Property
 
@@ -53,6 +54,8 @@ def program(failure: Failure, answers: Sequence[Outcome] = ()) -> str:
 
     What each call returned stands behind it, where it is known.
     """
+    if not isinstance(failure.config, PoolConfig):
+        return manager_program(failure, answers)
     names = _request_names(failure.calls)
     known: list[Outcome | None] = [*answers, *[None] * len(failure.calls)]
     last = len(failure.calls) - 1

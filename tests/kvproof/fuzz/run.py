@@ -14,6 +14,7 @@ from kvproof.fuzz.handle import Handle
 from kvproof.fuzz.judge import Finding
 from kvproof.fuzz.ledger import Ledger, published, told_each
 from kvproof.fuzz.model import Model
+from kvproof.fuzz.properties import PROPERTIES
 from kvproof.fuzz.statements import Statements
 from kvproof.fuzz.target import (
     NotExpressible,
@@ -25,17 +26,8 @@ from kvproof.fuzz.view import WireKey
 from kvproof.spec import rules
 from kvproof.spec.concrete import ConcreteIndex
 from kvproof.spec.full_attention import NO_STRANDED_SUFFIX, no_stranded_suffix
-from kvproof.spec.pool_properties import STATE_PROPERTIES
-from kvproof.spec.properties import Class, Property
+from kvproof.spec.properties import Class
 from kvproof.spec.quantities import BlockId
-from kvproof.spec.steps import STEP_PROPERTIES
-
-PROPERTIES: dict[str, Property] = {
-    **STEP_PROPERTIES,
-    **STATE_PROPERTIES,
-    NO_STRANDED_SUFFIX.name: NO_STRANDED_SUFFIX,
-}
-"""Every property of the block pool, by name."""
 
 HARMLESS = {"events-mirror-cache"}
 """Safety properties whose breach leaves the pool itself sound: the run goes on."""
@@ -54,6 +46,7 @@ class Flags:
 
     policy: bool = False
     misuse: bool = False
+    quality: bool = False
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """What one fuzzing session knows: its target, its counts, and the failures found so far."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -12,15 +11,12 @@ from kvproof.fuzz.failure import Failure, Signature, signature
 from kvproof.fuzz.layouts import LAYOUTS, Layout
 from kvproof.fuzz.run import Flags, Run, Verdict
 from kvproof.fuzz.shrink import Handed, Step, absolute, fewer_blocks, relative, shrink
+from kvproof.fuzz.tally import Tally
 from kvproof.fuzz.target import PoolConfig, PoolFactory
 
 
-class Session:
-    """Runs calls, counts them, and turns findings into distinct, shrunk failures.
-
-    `known` are signatures (texts) that are not reported. `deadline` is a monotonic time
-    after which no more sequences are begun, and `most_runs` a number of them.
-    """
+class Session(Tally):
+    """Runs calls, counts them, and turns findings into distinct, shrunk failures."""
 
     def __init__(
         self,
@@ -33,19 +29,8 @@ class Session:
         deadline: float | None = None,
         on_failure: Callable[[Failure], None] = lambda failure: None,
     ) -> None:
-        self.factory, self.target, self.flags = factory, target, flags
-        self.layouts, self.seed, self.deadline = list(layouts), seed, deadline
-        self.known = set(known)
-        self.on_failure = on_failure
-        self.failures: dict[str, Failure] = {}
-        self.known_seen: Counter[str] = Counter()
-        self.operations: Counter[str] = Counter()
-        self.branches: Counter[tuple[str, str]] = Counter()
-        self.misuses: Counter[str] = Counter()
-        self.runs = 0
-        self.most_runs: int | None = None
-        self.runs_over = 0
-        self.seconds_shrinking = 0.0
+        super().__init__(target, flags, known, seed, deadline, on_failure)
+        self.factory, self.layouts = factory, list(layouts)
         self._explained: dict[Signature, str] = {}
         self._paths: list[Signature] = []
         self._misuse_failed: set[str] = set()
@@ -62,13 +47,6 @@ class Session:
         """
         self._avoided = tuple(self._paths)
         self._misuse_avoided = frozenset(self._misuse_failed)
-
-    @property
-    def stopped(self) -> bool:
-        """The time is up, or there were enough sequences."""
-        if self.most_runs is not None and self.runs >= self.most_runs:
-            return True
-        return self.deadline is not None and monotonic() > self.deadline
 
     def start(self, config: PoolConfig, layout: Layout, drain: bool) -> Run:
         """Begin a sequence on a fresh pool. Raises Stopped when no more are wanted."""
@@ -154,7 +132,7 @@ class Session:
     def _found(self, run: Run, verdict: Verdict) -> None:
         mark = signature(verdict, run.config)
         if mark in self._explained:
-            self._count(self._explained[mark])
+            self.count(self._explained[mark])
             return
         began = monotonic()
         calls, last, config = self._shrink(run, mark)
@@ -178,19 +156,12 @@ class Session:
                 self.seed,
                 self._layout.protocol,
             )
-            self.failures[name] = failure
-            self.on_failure(failure)
+            self.report(failure)
         else:
-            self._count(name)
+            self.count(name)
         if short not in self._paths and calls:
             self._paths.append(short)
         self._explained[mark] = self._explained[short] = name
-
-    def _count(self, name: str) -> None:
-        if name in self.failures:
-            self.failures[name].seen += 1
-        else:
-            self.known_seen[name] += 1
 
     def _shrink(self, run: Run, mark: Signature) -> tuple[list[Call], Verdict, PoolConfig]:
         steps = relative(self._calls, self._answers)

@@ -23,12 +23,19 @@ from kvproof.fuzz.calls import ARGUMENTS
 from kvproof.fuzz.defects import DEFECTS, load_defect
 from kvproof.fuzz.exec_target import ExecError, ExecTarget
 from kvproof.fuzz.handle import Handle, raised
+from kvproof.fuzz.impl_manager import ImplManager
+from kvproof.fuzz.manager_defects import MANAGER_DEFECTS, load_manager_defect
+from kvproof.fuzz.manager_handle import ManagerHandle
+from kvproof.fuzz.manager_model import SpecManager
+from kvproof.fuzz.manager_script import engine_script as manager_script
+from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig
 from kvproof.fuzz.target import (
     PoolConfig,
     PoolFactory,
     PoolTarget,
     TargetBroken,
 )
+from kvproof.fuzz.vllm_manager import VllmManager
 from kvproof.fuzz.vllm_script import engine_script
 from kvproof.fuzz.vllm_target import VllmUnavailable
 
@@ -39,13 +46,85 @@ class TargetError(Exception):
 
 @dataclass
 class Target:
-    """A target that was found: its name, its factory, one line about it, and how to end it."""
+    """A target that was found: its name, its factory, one line about it, and how to end it.
+
+    The factory takes a `PoolConfig`, or, of a target at manager level, a `ManagerConfig`.
+    """
 
     name: str
-    factory: PoolFactory
+    factory: Callable[[Any], Any]
     about: str
     script: Callable[..., str] | None = None
     close: Callable[[], None] = field(default=lambda: None)
+
+
+def levels_of(name: str) -> list[str]:
+    """Return the levels at which a target is fuzzed when none is asked for."""
+    kind, _, rest = name.partition(":")
+    if kind == "defect" and rest in MANAGER_DEFECTS:
+        return ["manager"]
+    return ["pool", "manager"] if name in ("impl", "vllm") else ["pool"]
+
+
+def resolve_for(level: str, name: str) -> Target:
+    """Find a target at one of the levels. Raises TargetError, saying what to do."""
+    return resolve(name) if level == "pool" else resolve_manager(name)
+
+
+def resolve_manager(name: str) -> Target:
+    """Find a target at manager level. Raises TargetError, saying what to do."""
+    kind, _, rest = name.partition(":")
+    if name == "impl":
+        target = Target(name, ImplManager, "kvproof's own manager, plain Python")
+    elif name == "spec":
+        target = Target(name, SpecManager, "the specification's manager")
+    elif name == "vllm":
+        target = _vllm_manager(name)
+    elif kind == "defect":
+        target = _manager_defect(name, rest)
+    elif kind == "exec":
+        raise TargetError("exec: a program is fuzzed at pool level only; use --level pool")
+    elif kind and rest:
+        target = Target(name, _import(kind, rest), f"{rest} of {kind}")
+    else:
+        raise TargetError(f"unknown target {name!r}: use impl, defect:NAME, vllm or module:factory")
+    return checked_manager(target)
+
+
+def checked_for(level: str, target: Target) -> Target:
+    """Build one at a level, so that a target that cannot work is refused: TargetError."""
+    return checked(target) if level == "pool" else checked_manager(target)
+
+
+def checked_manager(target: Target) -> Target:
+    """Build a manager once, so that a target that cannot work is refused in one line."""
+    try:
+        group = GroupConfig("full", 4)
+        ManagerHandle(target.factory, ManagerConfig(4, (group,))).first_look()
+    except TargetBroken as error:
+        raise TargetError(f"the target {target.name} does not start: {error}") from None
+    return target
+
+
+def _manager_defect(name: str, defect: str) -> Target:
+    if defect not in MANAGER_DEFECTS:
+        raise TargetError(_unknown_defect(defect, [*MANAGER_DEFECTS]))
+    about = f"kvproof's own manager with a seeded defect: {MANAGER_DEFECTS[defect].says}"
+    return Target(name, load_manager_defect(defect), about)
+
+
+def _vllm_manager(name: str) -> Target:
+    try:
+        about = f"vLLM {vllm_target.version()}, its own KVCacheManager"
+    except VllmUnavailable as error:
+        raise TargetError(str(error)) from None
+    return Target(name, VllmManager, about, manager_script)
+
+
+def _unknown_defect(defect: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(defect, known, n=3, cutoff=0.5)
+    meant = f"do you mean {' or '.join(close)}?" if close else "kvproof explain lists them"
+    return f"unknown defect {defect!r}; {meant}"
 
 
 def resolve(name: str) -> Target:
@@ -67,10 +146,10 @@ def resolve(name: str) -> Target:
 
 
 def _defect(name: str, defect: str) -> Target:
+    if defect in MANAGER_DEFECTS:
+        raise TargetError(f"{defect} is a defect of the manager level; use --level manager")
     if defect not in DEFECTS:
-        close = difflib.get_close_matches(defect, DEFECTS, n=3, cutoff=0.5)
-        meant = f"do you mean {' or '.join(close)}?" if close else "kvproof explain lists them"
-        raise TargetError(f"unknown defect {defect!r}; {meant}")
+        raise TargetError(_unknown_defect(defect, [*DEFECTS, *MANAGER_DEFECTS]))
     about = f"kvproof's own pool with a seeded defect: {DEFECTS[defect].says}"
     return Target(name, load_defect(defect), about)
 

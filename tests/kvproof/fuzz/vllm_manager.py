@@ -4,14 +4,16 @@ The real `KVCacheManager`, with real `Request` objects that vLLM hashes itself.
 """
 
 import importlib
+from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from kvproof.fuzz.elements import elements
 from kvproof.fuzz.manager_target import GroupConfig, ManagerConfig, ManagerObservation
 from kvproof.fuzz.target import Event, NotExpressible
 from kvproof.fuzz.vllm_release import installed
-from kvproof.fuzz.vllm_target import Hashing, hashing, pool_events, pool_observation
+from kvproof.fuzz.vllm_target import HashNames, hashing, pool_events, pool_observation
 
 HOMES = {
     "KVCacheManager": "vllm.v1.core.kv_cache_manager",
@@ -21,6 +23,9 @@ HOMES = {
     "MLAAttentionSpec": "vllm.v1.kv_cache_interface",
     "SlidingWindowSpec": "vllm.v1.kv_cache_interface",
     "ChunkedLocalAttentionSpec": "vllm.v1.kv_cache_interface",
+    "LoRARequest": "vllm.lora.request",
+    "MultiModalFeatureSpec": "vllm.multimodal.inputs",
+    "PlaceholderRange": "vllm.multimodal.inputs",
     "RequestStatus": "vllm.v1.request",
     "register_all_kvcache_specs": "vllm.v1.core.single_type_kv_cache_manager",
 }
@@ -33,7 +38,7 @@ def manager_parts() -> SimpleNamespace:
     parts = SimpleNamespace(
         **{name: getattr(importlib.import_module(home), name) for name, home in HOMES.items()}
     )
-    parts.dtype = importlib.import_module("torch").float16
+    parts.torch = importlib.import_module("torch")
     parts.envs = importlib.import_module("vllm.envs")
     parts.register_all_kvcache_specs(None)
     return parts
@@ -44,7 +49,8 @@ class VllmManager:
 
     def __init__(self, config: ManagerConfig) -> None:
         parts = self._parts = manager_parts()
-        self._hashing: Hashing = hashing(installed(), config.hash_block_size)
+        self._plain = hashing(installed(), config.hash_block_size)
+        self._names = HashNames(installed(), config.hash_block_size)
         groups = [
             parts.KVCacheGroupSpec([f"layer{number}"], _spec(parts, group))
             for number, group in enumerate(config.groups)
@@ -66,33 +72,73 @@ class VllmManager:
             )
         finally:
             parts.envs.VLLM_PREFIX_CACHE_RETENTION_INTERVAL = before
+        self._caching = config.enable_caching
         self._requests: dict[str, Any] = {}
+        self._extras: dict[str, dict[str, Any] | None] = {}
         self._hits: dict[str, tuple[Any, int]] = {}
 
-    def new_request(self, request: str, tokens: list[int]) -> None:
+    def new_request(self, request: str, tokens: list[int], extra: dict[str, Any] | None) -> None:
         """See `ManagerTarget`."""
-        self._hashing.request(tokens)  # names the hashes of its prefixes
-        base = installed().parts
-        options = self._hashing.options
-        made = base.Request(request, list(tokens), self._hashing.sampling, None, **options)
-        self._requests[request] = made
+        self._extras[request] = extra
+        self._requests[request] = self._built(request, tokens, extra)
+        self._learn(request)
 
     def append_tokens(self, request: str, tokens: list[int]) -> None:
         """See `ManagerTarget`."""
-        known = self._requests[request]
-        known.append_output_token_ids(list(tokens))
-        self._hashing.request(list(known.all_token_ids))
+        self._requests[request].append_output_token_ids(list(tokens))
+        self._learn(request)
 
-    def set_progress(
-        self, request: str, num_computed_tokens: int, is_running: bool, num_preemptions: int
-    ) -> None:
+    def block_hashes(self, request: str) -> list[str]:
         """See `ManagerTarget`."""
-        status = self._parts.RequestStatus
+        return [bytes(one).hex() for one in self._requests[request].block_hashes]
+
+    def fresh_block_hashes(self, request: str) -> list[str]:
+        """See `ManagerTarget`."""
+        known, extra = self._requests[request], self._extras[request]
+        prompt = known.num_prompt_tokens
+        made = self._built(request, known.all_token_ids[:prompt], extra, hashed=False)
+        made.append_output_token_ids(list(known.all_token_ids[prompt:]))
+        hasher = self._plain.options["block_hasher"]
+        return [bytes(one).hex() for one in hasher(made)]
+
+    def _built(
+        self,
+        name: str,
+        tokens: Sequence[int],
+        extra: dict[str, Any] | None,
+        hashed: bool = True,
+    ) -> Any:
+        """Build a request. Without prefix caching the engine hashes none."""
+        parts, plain, given = self._parts, self._plain, extra or {}
+        options = dict(plain.options)
+        if not (hashed and self._caching):
+            options["block_hasher"] = None
+        if "lora" in given:
+            adapter, number = given["lora"]
+            options["lora_request"] = parts.LoRARequest(adapter, number, "/adapter")
+        if "salt" in given:
+            options["cache_salt"] = given["salt"]
+        if "mm" in given:
+            options["mm_features"] = [
+                parts.MultiModalFeatureSpec(
+                    data=None,
+                    modality="image",
+                    identifier=identifier,
+                    mm_position=parts.PlaceholderRange(offset=offset, length=length),
+                )
+                for identifier, offset, length in given["mm"]
+            ]
+        if "embeds" in given:
+            rows = [[row or 0] for row in given["embeds"]]
+            options["prompt_embeds"] = parts.torch.tensor(rows, dtype=parts.torch.uint8)
+            options["prompt_is_token_ids"] = [row is None for row in given["embeds"]]
+        return plain.parts.Request(name, list(tokens), plain.sampling, None, **options)
+
+    def _learn(self, request: str) -> None:
         known = self._requests[request]
-        known.num_computed_tokens = num_computed_tokens
-        known.num_preemptions = num_preemptions
-        waiting = status.PREEMPTED if num_preemptions else status.WAITING
-        known.status = status.RUNNING if is_running else waiting
+        real = list(known.all_token_ids)
+        named = elements(real, self._extras[request], self._names.unit)
+        self._names.learn(known.block_hashes, named, real)
 
     def get_computed_blocks(self, request: str) -> tuple[list[list[int]], int]:
         """See `ManagerTarget`."""
@@ -103,7 +149,12 @@ class VllmManager:
     def allocate_slots(
         self,
         request: str,
+        num_computed_tokens: int,
+        num_unsettled_tokens: int,
+        is_running: bool,
+        num_preemptions: int,
         num_new_tokens: int,
+        num_draft_tokens: int,
         use_hit: bool,
         num_lookahead_tokens: int,
         num_external_computed_tokens: int,
@@ -112,10 +163,15 @@ class VllmManager:
         reserved_blocks: int,
         has_scheduled_reqs: bool,
     ) -> list[list[int]] | None:
-        """See `ManagerTarget`."""
+        """See `ManagerTarget`. The release is told nothing of drafts in flight."""
+        known, status = self._requests[request], self._parts.RequestStatus
+        known.num_computed_tokens = num_computed_tokens
+        known.num_preemptions = num_preemptions
+        waiting = status.PREEMPTED if num_preemptions else status.WAITING
+        known.status = status.RUNNING if is_running else waiting
         blocks, num_hits = self._hits[request] if use_hit else (None, 0)
         new = self._manager.allocate_slots(
-            self._requests[request],
+            known,
             num_new_tokens,
             num_new_computed_tokens=num_hits,
             new_computed_blocks=blocks,
@@ -167,7 +223,7 @@ class VllmManager:
 
     def take_events(self) -> list[Event]:
         """See `ManagerTarget`."""
-        return pool_events(self._manager.take_events(), self._hashing, None)
+        return pool_events(self._manager.take_events(), self._names, None)
 
     def take_new_block_ids(self) -> list[int]:
         """See `ManagerTarget`."""
@@ -184,7 +240,7 @@ class VllmManager:
             ]
             if any(rows):
                 tables[request] = rows
-        pool = pool_observation(self._manager.block_pool, self._hashing)
+        pool = pool_observation(self._manager.block_pool, self._names)
         return ManagerObservation(pool, tables)
 
 
@@ -193,7 +249,7 @@ def _spec(parts: SimpleNamespace, group: GroupConfig) -> Any:
         "block_size": group.block_size,
         "num_kv_heads": 1,
         "head_size": 1,
-        "dtype": parts.dtype,
+        "dtype": parts.torch.float16,
     }
     if group.kind == "sliding-window":
         return parts.SlidingWindowSpec(**common, sliding_window=group.reach)

@@ -47,8 +47,8 @@ def engine_script(
     body += [
         f"print({_literal(text)})" for text in ("expected: " + expected, "actual:   " + actual)
     ]
-    head = [*_comment(title), "#", *_comment("expected: " + expected)]
-    head += [*_comment("actual:   " + actual), "#", *_comment(_ABOUT), "", _imports(imports)]
+    head = [*comment(title), "#", *comment("expected: " + expected)]
+    head += [*comment("actual:   " + actual), "#", *comment(about()), "", _imports(imports)]
     sections = ["\n".join(head), *parts, "\n".join(body)]
     return "\n\n\n".join(section.strip("\n") for section in sections) + "\n"
 
@@ -127,7 +127,8 @@ def _show(requests: bool, hashes: bool, events: bool) -> str:
     return _CALL.format(cases=cases)
 
 
-def _comment(text: str) -> list[str]:
+def comment(text: str) -> list[str]:
+    """Write a text as comment lines."""
     return [
         f"# {line}".rstrip()
         for paragraph in text.splitlines() or [""]
@@ -143,7 +144,10 @@ def _join(values: Any) -> str:
     return ", ".join(map(str, values))
 
 
-_ABOUT = "Run it where vLLM is installed; nothing else is needed. Found by kvproof."
+def about() -> str:
+    """Return what every such program says of itself."""
+    return "Run it where vLLM is installed; nothing else is needed. Found by kvproof."
+
 
 _OPTIONS = {
     "num_cached_blocks": "num_cached_blocks={}",

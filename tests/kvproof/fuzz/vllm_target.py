@@ -20,18 +20,61 @@ from kvproof.fuzz.vllm_release import Release, VllmUnavailable, installed
 __all__ = ["VllmPool", "VllmUnavailable", "factory", "version"]
 
 
-class Hashing:
-    """Requests, and the names of their hashes, for one hash unit."""
+class HashNames:
+    """The names of hashes, for one hash unit: what they stand for, as the protocol writes it."""
+
+    def __init__(self, release: Release, hash_block_size: int) -> None:
+        self.parts = release.parts
+        self.unit = hash_block_size
+        self.texts: dict[bytes | int, Hash] = {}
+        self.keys: dict[bytes, tuple[Hash, int]] = {}
+        self.tokens: dict[Hash, tuple[int, ...]] = {}
+
+    def learn(
+        self, block_hashes: Sequence[Any], tokens: Sequence[int], real: Sequence[int]
+    ) -> None:
+        """Take note of what hashes stand for: what is named `tokens` is `real` to the engine. A
+        hash that stands for something already keeps its name.
+        """
+        for index, block_hash in enumerate(block_hashes):
+            if block_hash not in self.texts:
+                text = ".".join(map(str, tokens[: (index + 1) * self.unit]))
+                self.texts[block_hash] = text
+                self.texts[self.parts.maybe_convert_block_hash(block_hash)] = text
+                self.tokens[text] = tuple(real[: (index + 1) * self.unit])
+
+    def named(self, text: Hash | None, real: list[int]) -> list[int]:
+        """Return what tokens are named that an event tells with this hash. Tokens that are not
+        those that it stands for stay as they are.
+        """
+        known = self.tokens.get(text or "", ())
+        if not real or list(known[-len(real) :]) != real:
+            return real
+        return [int(token) for token in (text or "").split(".")[-len(real) :]]
+
+    def text(self, value: bytes | int | None) -> Hash | None:
+        """Return the name of a hash as it stands in an event."""
+        return None if value is None else self.texts.get(value, f"?{value!r}")
+
+    def key(self, key: bytes) -> tuple[Hash, int]:
+        """Return the name of a hash and its group."""
+        found = self.keys.get(key)
+        if found is None:
+            block_hash = self.parts.get_block_hash(key)
+            text = self.texts.get(block_hash, f"?{block_hash!r}")
+            found = self.keys[key] = (text, self.parts.get_group_id(key))
+        return found
+
+
+class Hashing(HashNames):
+    """Requests of tokens alone, and the names of their hashes."""
 
     LIMIT = 20_000
     """How many requests are kept before `hashing` starts afresh."""
 
     def __init__(self, release: Release, hash_block_size: int) -> None:
-        self.parts = release.parts
-        self.unit = hash_block_size
+        super().__init__(release, hash_block_size)
         self.requests: dict[tuple[int, ...], Any] = {}
-        self.texts: dict[bytes | int, Hash] = {}
-        self.keys: dict[bytes, tuple[Hash, int]] = {}
         options: dict[str, Any] = {
             "block_hasher": self.parts.get_request_block_hasher(self.unit, self.parts.sha256),
             "eos_token_id": None,
@@ -46,10 +89,7 @@ class Hashing:
             return found
         made = self.parts.Request("kvproof", list(tokens), self.sampling, None, **self.options)
         self.requests[tuple(tokens)] = made
-        for index, block_hash in enumerate(made.block_hashes):
-            text = ".".join(map(str, tokens[: (index + 1) * self.unit]))
-            self.texts[block_hash] = text
-            self.texts[self.parts.maybe_convert_block_hash(block_hash)] = text
+        self.learn(made.block_hashes, tokens, tokens)
         return made
 
     def block_hash(self, text: Hash) -> Any:
@@ -58,19 +98,6 @@ class Hashing:
         if len(tokens) % self.unit:
             raise NotExpressible(f"{text} is not a whole number of hash units")
         return self.request(tokens).block_hashes[-1]
-
-    def text(self, value: bytes | int | None) -> Hash | None:
-        """Return the name of a hash as it stands in an event."""
-        return None if value is None else self.texts.get(value, f"?{value!r}")
-
-    def key(self, key: bytes) -> tuple[Hash, int]:
-        """Return the name of a hash and its group."""
-        found = self.keys.get(key)
-        if found is None:
-            block_hash = self.parts.get_block_hash(key)
-            text = self.texts.get(block_hash, f"?{block_hash!r}")
-            found = self.keys[key] = (text, self.parts.get_group_id(key))
-        return found
 
 
 _hashings: dict[int, Hashing] = {}
@@ -232,7 +259,7 @@ class VllmPool:
         return [blocks[block] for block in ids]
 
 
-def pool_observation(pool: Any, hashing: Hashing) -> Observation:
+def pool_observation(pool: Any, hashing: HashNames) -> Observation:
     """Return what can be seen of vLLM's pool. A free list that does not end where it should
     ends in -1.
     """
@@ -245,7 +272,7 @@ def pool_observation(pool: Any, hashing: Hashing) -> Observation:
     )
 
 
-def pool_events(events: list[Any], hashing: Hashing, only_group: int | None) -> list[Event]:
+def pool_events(events: list[Any], hashing: HashNames, only_group: int | None) -> list[Event]:
     """Return vLLM's events as the protocol has them. `only_group` is the group of those that
     name none.
     """
@@ -269,7 +296,7 @@ def _free(pool: Any) -> list[int] | None:
     return [*ids, -1]
 
 
-def _keys(pool: Any, hashing: Hashing) -> list[list[tuple[Hash, int]]]:
+def _keys(pool: Any, hashing: HashNames) -> list[list[tuple[Hash, int]]]:
     name = hashing.key
     more = getattr(pool, "cached_block_hashes_by_block", None) or {}
     keys = []
@@ -282,7 +309,7 @@ def _keys(pool: Any, hashing: Hashing) -> list[list[tuple[Hash, int]]]:
     return keys
 
 
-def _index(pool: Any, hashing: Hashing) -> dict[tuple[Hash, int], list[int]] | None:
+def _index(pool: Any, hashing: HashNames) -> dict[tuple[Hash, int], list[int]] | None:
     index = pool.cached_block_hash_to_block
     cache = getattr(index, "_cache", index)
     if not isinstance(cache, dict):
@@ -294,7 +321,7 @@ def _index(pool: Any, hashing: Hashing) -> dict[tuple[Hash, int], list[int]] | N
     }
 
 
-def _event(event: Any, hashing: Hashing, only_group: int | None) -> Event:
+def _event(event: Any, hashing: HashNames, only_group: int | None) -> Event:
     parts = hashing.parts
     if isinstance(event, parts.AllBlocksCleared):
         return ["cleared"]
@@ -303,8 +330,14 @@ def _event(event: Any, hashing: Hashing, only_group: int | None) -> Event:
     group = only_group if group is None else group
     if isinstance(event, parts.BlockRemoved):
         return ["removed", hashes, group]
-    parent = hashing.text(event.parent_block_hash)
-    return ["stored", hashes, parent, list(event.token_ids), group, event.block_size]
+    parent, size = hashing.text(event.parent_block_hash), event.block_size
+    told = [
+        token
+        for place, text in enumerate(hashes)
+        for token in hashing.named(text, list(event.token_ids[place * size :][:size]))
+    ]
+    told += event.token_ids[len(told) :]
+    return ["stored", hashes, parent, told, group, size]
 
 
 def factory(config: PoolConfig) -> VllmPool:
