@@ -162,7 +162,8 @@ def test_our_own_pool_has_none_of_the_errata(path: Path) -> None:
 def test_each_erratum_is_described_and_prints_a_program_for_the_engine(path: Path) -> None:
     described = (ROOT / "docs/errata-vllm-0.25.1.md").read_text(encoding="utf-8")
     assert f"`{path.stem}`" in described
-    assert len(json.loads(path.read_text(encoding="utf-8"))["operations"]) <= 5
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    assert len(saved["operations"]) <= (5 if saved["kvproof"] == "pool-failure" else 10)
     result = CliRunner().invoke(main, ["replay", str(path), "--script"])
     assert result.exit_code == 0
     assert "from vllm" in result.output

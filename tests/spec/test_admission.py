@@ -156,3 +156,36 @@ def test_a_request_that_was_loaded_gives_back_what_it_forgets() -> None:
     one.num_computed_tokens = NumTokens(8)
     given = manager.allocate_slots(one, STEP, full_sequence_must_fit=True)
     assert given == ([3, 4],)
+
+
+def test_the_gate_counts_the_look_ahead_of_the_last_step() -> None:
+    """8 tokens and room for a draft are 5 blocks of 2."""
+    for num_blocks, given in ((5, None), (6, ([1, 2],))):
+        config = KVCacheConfig(num_blocks, (FullAttentionSpec(SIZE),))
+        manager = KVCacheManager(config, NumTokens(20), SIZE, SIZE, STEP)
+        answer = manager.allocate_slots(
+            request_of("one", 8),
+            STEP,
+            num_lookahead_tokens=NumTokens(1),
+            full_sequence_must_fit=True,
+        )
+        assert answer == given
+
+
+@pytest.mark.parametrize("steps", [(2, 2), (4,), (1, 1, 1, 1)])
+def test_several_groups_are_admitted_with_the_sum_of_their_bounds(steps: tuple[int, ...]) -> None:
+    """A full and a window group, one long prompt, a pool of exactly the startup bound."""
+    groups = (FullAttentionSpec(NumTokens(4)), SlidingWindowSpec(NumTokens(4), NumTokens(8)))
+    size, batch, longest = NumTokens(4), NumTokens(4), 40
+    bound = sum(startup_bound(attention_of(spec), batch, longest, size) for spec in groups)
+    config = KVCacheConfig(bound + 1, groups)
+    manager = KVCacheManager(config, NumTokens(longest), size, size, batch, enable_caching=False)
+    one = request_of("one", longest)
+    for count in steps * (longest // sum(steps)):
+        first = one.num_computed_tokens == 0
+        assert manager.allocate_slots(one, NumTokens(count), full_sequence_must_fit=first)
+        one.num_computed_tokens = NumTokens(one.num_computed_tokens + count)
+    smaller = KVCacheConfig(bound, groups)
+    manager = KVCacheManager(smaller, NumTokens(longest), size, size, batch, enable_caching=False)
+    two = request_of("two", longest)
+    assert manager.allocate_slots(two, NumTokens(1), full_sequence_must_fit=True) is None

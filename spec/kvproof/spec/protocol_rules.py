@@ -113,7 +113,7 @@ KNOWN_FIXED = _rule(
     "known-fixed",
     "a token that is known stays as it is",
     "tokens",
-    "free a request, and let it start anew, when its tokens are changed",
+    "free a request, and let it start anew, when a streaming session drops or changes a token",
     "what is cached and published is another prefix than the request's",
 )
 NO_ROLLBACK_BELOW_SKIP = _rule(
