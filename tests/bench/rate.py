@@ -64,7 +64,8 @@ def record_lives(config: ManagerConfig, calls: int) -> list[list[Call]]:
     """Return lives of requests on fresh managers, of so many calls in all."""
     lives: list[list[Call]] = []
     while sum(map(len, lives)) < calls:
-        pick, made = RandomPick(f"rate {len(lives)}".encode()), []
+        made: list[Call] = []
+        pick = RandomPick(f"rate {len(lives)}".encode())
         run = ManagerRun(ImplManager, config, MANAGER_FLAGS)
 
         def make(call: Call, run: ManagerRun = run, made: list[Call] = made) -> Any:

@@ -33,7 +33,6 @@ OPTIONAL = (
     "take_new_block_ids",
     "block_hashes",
     "fresh_block_hashes",
-    "continue_session",
 )
 """What it may lack."""
 

@@ -37,6 +37,7 @@ class ManagerRules(RuleBasedStateMachine):
             run.world,
             pick,
             draw_extra if pick.number(0, 3) == 0 else None,
+            run.handle.has,
         )
 
     @precondition(lambda self: not self.run_.over)

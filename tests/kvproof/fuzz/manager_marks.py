@@ -13,7 +13,6 @@ NAMED: dict[str, str] = {
     "reset_prefix_cache": "reset",
     "remove_skipped_blocks": "skipped",
     "cache_blocks": "cached-later",
-    "continue_session": "session",
 }
 """Calls that are a circumstance by themselves."""
 

@@ -28,7 +28,7 @@ from kvproof.spec.rules import Rule
 HARMLESS = {"events-mirror-cache", "common-prefix-true"}
 """Properties whose breach leaves the manager itself sound: the run goes on."""
 
-ALWAYS = {"new_request", "append_tokens", "continue_session"}
+ALWAYS = {"new_request", "append_tokens"}
 """Calls that the specification's manager is told also when the other went another way."""
 
 TAKE = Call("take_events", {})

@@ -8,6 +8,7 @@ from typing import Any
 from kvproof.fuzz.calls import Call
 from kvproof.fuzz.failure import Failure, Signature
 from kvproof.fuzz.judge import Finding
+from kvproof.fuzz.manager_handle import OPTIONAL
 from kvproof.fuzz.manager_layouts import MANAGER_LAYOUTS, ManagerLayout
 from kvproof.fuzz.manager_marks import circumstances, covers, features_of, manager_signature
 from kvproof.fuzz.manager_run import ManagerRun, ManagerVerdict
@@ -21,6 +22,15 @@ from kvproof.fuzz.tally import Tally
 
 PATIENCE = 3
 """How many failures that may be known ones are shrunk, and are, before they are only counted."""
+
+
+NEEDS = {
+    "deferred-free": "pop_blocks_for_free",
+    "evicted": "evict_blocks",
+    "reset-done": "reset_prefix_cache",
+    "reset-refused": "reset_prefix_cache",
+}
+"""Situations that do not come about when the target lacks an operation."""
 
 
 class RunOver(Exception):
@@ -45,6 +55,7 @@ class ManagerSession(Tally):
         self.factory, self.layouts = factory, list(layouts)
         self._layout = self.layouts[0]
         self._calls: list[Call] = []
+        self._lacks: set[str] = set()
         self._in_vain: Counter[tuple[tuple[str, str], frozenset[str]]] = Counter()
 
     def start(self, config: ManagerConfig, layout: ManagerLayout) -> ManagerRun:
@@ -53,7 +64,9 @@ class ManagerSession(Tally):
             raise Stopped
         self._layout, self._calls = layout, []
         self.runs += 1
-        return ManagerRun(self.factory, config, self.flags)
+        run = ManagerRun(self.factory, config, self.flags)
+        self._lacks = {name for name in OPTIONAL if not run.handle.has(name)}
+        return run
 
     def call(self, run: ManagerRun, call: Call) -> Any:
         """Make a call and judge it. Return the target's answer; None when it cannot be given such
@@ -79,7 +92,8 @@ class ManagerSession(Tally):
 
     def never_taken(self) -> list[str]:
         """Return the situations that no run came to."""
-        return [name for name in BRANCHES if not self.branches["scheduler", name]]
+        missed = [name for name in BRANCHES if not self.branches["scheduler", name]]
+        return [name for name in missed if NEEDS.get(name, "free") not in self._lacks]
 
     def _found(self, run: ManagerRun, verdict: ManagerVerdict, finding: Finding) -> None:
         coarse = finding.property, verdict.call.name

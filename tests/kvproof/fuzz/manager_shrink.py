@@ -20,7 +20,7 @@ Remade = Callable[[Sequence[Call], ManagerConfig], list[Call] | None]
 """Makes the calls again on a fresh manager; returns those that led to the failure, or None."""
 
 
-MOST_CALLS = 10_000
+MOST_CALLS = 20_000
 """How many calls are made again, at most, while a failure is made shorter."""
 
 

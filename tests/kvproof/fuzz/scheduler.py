@@ -69,7 +69,8 @@ BRANCHES = (
 class Scheduler:
     """Schedules requests on a manager that is called through `make`, which returns its answer.
 
-    `world` says what is computed and what is legal; `pick` may be replaced at any time.
+    `world` says what is computed and what is legal; `has`, which operations the manager has;
+    `pick` may be replaced at any time.
     `branches` counts the situations.
     """
 
@@ -80,9 +81,11 @@ class Scheduler:
         world: World,
         pick: Pick,
         draw_extra: DrawExtra | None,
+        has: Callable[[str], bool] = lambda operation: True,
     ) -> None:
         self.config, self.world, self.pick = config, world, pick
         self._make, self._draw_extra = make, draw_extra
+        self._pops = has("pop_blocks_for_free") and has("free_blocks")
         self.habits = Habits.draw(pick)
         self.waiting: list[Job] = []
         self.running: list[Job] = []
@@ -139,7 +142,8 @@ class Scheduler:
             (self.pick.number(0, 2) if self.habits.by_priority else 0, number),
         )
         self.call("new_request", request=job.name, tokens=tokens, extra=extra)
-        self.waiting.append(job)
+        if job.name in self.world.lives:  # a manager may know no such requests
+            self.waiting.append(job)
 
     def settle(self) -> None:
         """The oldest step in flight comes back."""
@@ -210,7 +214,7 @@ class Scheduler:
         life = self.life(job)
         if not life.admitted:
             return
-        if life.num_in_flight and self.habits.defers:
+        if life.num_in_flight and self.habits.defers and self._pops:
             self.branches["deferred-free"] += 1
             steps: list[object] = [*self.world.steps]
             blocks = self.call("pop_blocks_for_free", request=job.name)
