@@ -24,7 +24,7 @@ from kvproof.fuzz.replay import BadReplay, load, replay, save
 from kvproof.fuzz.report import render
 from kvproof.fuzz.run import Flags
 from kvproof.fuzz.tally import Tally
-from kvproof.fuzz.target import Observation
+from kvproof.fuzz.target import NotExpressible, Observation, TargetBroken
 
 ALL = Flags(policy=True, quality=True)
 
@@ -124,6 +124,57 @@ class Ends(ImplManager):
 def test_a_manager_that_raises_is_judged() -> None:
     names = {failure.property for failure in fuzz(Ends).failures.values()}
     assert names == {"prediction-exact"}
+
+
+class NoHit(ImplManager):
+    """A manager that answers nothing."""
+
+    def get_computed_blocks(self, request: str) -> Any:
+        """Return no hit at all."""
+
+
+def test_an_answer_of_the_wrong_form_is_a_failure() -> None:
+    names = {
+        failure.property for failure in fuzz(NoHit, limits=Limits(examples=3)).failures.values()
+    }
+    assert names == {"legal-accepted"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "says"),
+    [
+        (ManagerObservation(Observation(), {"a": [3]}), "tables must have"),  # type: ignore
+        (ManagerObservation(Observation(free="abc")), "free must be"),  # type: ignore
+        (ManagerObservation(Observation(ref_cnt=[1])), "ref_cnt must be"),
+        (3, "must return a ManagerObservation"),
+    ],
+)
+def test_an_observation_of_the_wrong_form_is_refused(shown: Any, says: str) -> None:
+    class Odd(ImplManager):
+        def observe(self) -> Any:
+            return shown
+
+    with pytest.raises(TargetBroken, match=says):
+        fuzz(Odd)
+
+
+class Plain(ImplManager):
+    """A manager that hashes tokens only, and defers no frees."""
+
+    pop_blocks_for_free = None  # type: ignore[assignment]
+
+    def new_request(self, request: str, tokens: list[int], extra: Any) -> None:
+        """Refuse what is not known."""
+        if extra is not None:
+            raise NotExpressible("tokens only")
+        super().new_request(request, tokens, None)
+
+
+def test_what_a_manager_lacks_does_not_happen() -> None:
+    session = fuzz(Plain, limits=Limits(examples=40))
+    assert not session.failures
+    assert "deferred-free" not in session.never_taken()
+    assert not session.operations["pop_blocks_for_free"]
 
 
 def test_two_campaigns_are_equal() -> None:

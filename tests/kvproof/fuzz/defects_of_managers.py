@@ -45,10 +45,10 @@ DEFECTS: tuple[Defect, ...] = (
         "the blocks of a hit are held before it is known whether there are slots",
         (
             (
-                "        if leaving + watermark > free",
+                "        if leaving + watermark > free.num_free_blocks - reserved_blocks",
                 "        for row in hit:\n"
                 "            self.block_pool.touch([b for b in row if b])\n"
-                "        if leaving + watermark > free",
+                "        if leaving + watermark > free.num_free_blocks - reserved_blocks",
             ),
         ),
         "refs-exact",
@@ -103,8 +103,13 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "window-never",
-        "a window never gives a block back",
-        (("        return max(num_computed_tokens - self.reach + 1, 0)", "        return 0"),),
+        "blocks that nobody reads any more are never given back",
+        (
+            (
+                "            if not skipped or not table:",
+                "            if skipped >= 0 or not table:",
+            ),
+        ),
         "bound-covers-peak",
     ),
     Defect(

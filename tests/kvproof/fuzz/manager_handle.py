@@ -45,6 +45,7 @@ class ManagerHandle:
     """
 
     def __init__(self, factory: ManagerFactory, config: ManagerConfig) -> None:
+        self._num_groups = len(config.groups)
         try:
             self.target = factory(config)
         except _OURS:
@@ -90,4 +91,17 @@ class ManagerHandle:
         if type(seen) is not ManagerObservation:
             kind = type(seen).__name__
             raise TargetBroken(f"observe must return a ManagerObservation, not {kind}")
+        if not self._are_tables(seen.tables):
+            raise TargetBroken(
+                "observe: tables must have, for each request by name, one list of block ids for"
+                f" each group, not {seen.tables!r:.100}"
+            )
         return seen
+
+    def _are_tables(self, tables: object) -> bool:
+        return isinstance(tables, dict) and all(
+            isinstance(rows, list)
+            and len(rows) == self._num_groups
+            and all(isinstance(row, list) and all(type(b) is int for b in row) for row in rows)
+            for rows in tables.values()
+        )

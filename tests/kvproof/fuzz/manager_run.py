@@ -61,6 +61,7 @@ class ManagerRun:
         self.judge = ManagerJudge(config, flags.quality)
         self.hashes = HashJudge(config)
         self.seen = self.handle.first_look()
+        judge.differences(self.spec.observe().pool, self.seen.pool)  # raises TargetBroken
         self.agreed, self.over = True, False
         self._told_alike = True
         self._compares_policy = flags.policy
@@ -89,7 +90,7 @@ class ManagerRun:
         self.seen = shown
         finding = self._judge(call, expected, actual, before)
         self.over = finding is not None and finding.property not in HARMLESS
-        if not actual.refused:
+        if not self.over:
             self.world.record(call, actual.value)
         return ManagerVerdict(call, None, actual, finding)
 
