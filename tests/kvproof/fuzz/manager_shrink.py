@@ -21,7 +21,10 @@ Remade = Callable[[Sequence[Call], ManagerConfig], list[Call] | None]
 
 
 MOST_CALLS = 20_000
-"""How many calls are made again, at most, while a failure is made shorter."""
+PER_CALL = 80
+"""How many calls are made again, at most, while a failure is made shorter: so many, and so many
+for each call that it has at first.
+"""
 
 
 def shrink(
@@ -49,7 +52,7 @@ class _Best:
     def __init__(self, calls: Sequence[Call], config: ManagerConfig, remade: Remade) -> None:
         self.calls, self.config = list(calls), config
         self._remade = remade
-        self._made = 0
+        self._left = MOST_CALLS + PER_CALL * len(calls)
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -124,8 +127,8 @@ class _Best:
 
     def _try(self, calls: Sequence[Call], config: ManagerConfig | None = None) -> bool:
         """Take a candidate when it fails in the same way and is shorter."""
-        self._made += len(calls)
-        if self._made > MOST_CALLS:
+        self._left -= len(calls)
+        if self._left < 0:
             return False
         other = self.config if config is None else config
         found = self._remade(calls, other)
